@@ -1,0 +1,41 @@
+# Each target sets up what it needs: a virtual environment in .venv, filled once from the lock.
+
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.ready
+
+.PHONY: setup train test test-slow bench report lock
+
+setup: $(READY)
+
+$(READY): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "$(PYTHON) is $$($(PYTHON) --version 2>&1); Python 3.11 or newer is needed (make PYTHON=python3.12 …)"; exit 1; }
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@
+
+# CMBPO on the smallest task: minutes on a laptop.
+train: $(READY)
+	$(BIN)/cmbpo train --algo cmbpo --env-id PointCircle-v0
+
+test: $(READY)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/pyright
+	$(BIN)/pytest -m "not slow"
+
+# The proofs that take over a minute each.
+test-slow: $(READY)
+	$(BIN)/pytest -m slow
+
+bench: $(READY)
+	$(BIN)/cmbpo bench simulator
+	$(BIN)/cmbpo bench update
+	$(BIN)/cmbpo bench algorithms
+
+# Resolve every version anew (needs uv). The lock names no registry.
+lock:
+	uv pip compile pyproject.toml --universal --python-version 3.11 --group dev --group build \
+		--generate-hashes --no-emit-index-url --no-annotate --no-header --output-file requirements.lock

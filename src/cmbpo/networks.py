@@ -1,0 +1,158 @@
+"""The networks: perceptrons, the Gaussian policy π_θ(a|s), the value functions V and V_c."""
+
+from collections.abc import Callable
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+Activation = Callable[[Float[Array, " n"]], Float[Array, " n"]]
+
+
+class Linear(eqx.Module):
+    """x ↦ Wx + b, with W orthogonal at the start and b zero."""
+
+    weight: Float[Array, "n_out n_in"]
+    bias: Float[Array, " n_out"]
+
+    def __init__(self, n_in: int, n_out: int, *, scale: float, key: PRNGKeyArray):
+        """Draw W with singular values `scale`."""
+        self.weight = jax.nn.initializers.orthogonal(scale)(key, (n_out, n_in))
+        self.bias = jnp.zeros(n_out)
+
+    def __call__(self, x: Float[Array, " n_in"]) -> Float[Array, " n_out"]:
+        """Wx + b."""
+        return self.weight @ x + self.bias
+
+
+class Mlp(eqx.Module):
+    """A multilayer perceptron with a linear last layer."""
+
+    layers: tuple[Linear, ...]
+    activation: Activation = eqx.field(static=True)
+
+    def __init__(
+        self,
+        widths: tuple[int, ...],
+        *,
+        activation: Activation,
+        last_scale: float = 1.0,
+        key: PRNGKeyArray,
+    ):
+        """Connect `widths`, from input to output."""
+        scales = [2.0**0.5] * (len(widths) - 2) + [last_scale]
+        keys = jax.random.split(key, len(scales))
+        self.layers = tuple(
+            Linear(n_in, n_out, scale=scale, key=k)
+            for n_in, n_out, scale, k in zip(widths, widths[1:], scales, keys, strict=False)
+        )
+        self.activation = activation
+
+    def __call__(self, x: Float[Array, " n_in"]) -> Float[Array, " n_out"]:
+        """The output for one input."""
+        *hidden, last = self.layers
+        for layer in hidden:
+            x = self.activation(layer(x))
+        return last(x)
+
+
+class Normaliser(eqx.Module):
+    """x ↦ (x − mean)/std, and back."""
+
+    mean: Float[Array, "*members n"]
+    std: Float[Array, "*members n"]
+
+    def __call__(self, x: Float[Array, "*batch n"]) -> Float[Array, "*batch n"]:
+        """In standard units."""
+        return (x - self.mean) / self.std
+
+    def undo(self, z: Float[Array, "*batch n"]) -> Float[Array, "*batch n"]:
+        """Back from standard units."""
+        return z * self.std + self.mean
+
+
+def identity_normaliser(n: int) -> Normaliser:
+    """The normaliser that changes nothing."""
+    return Normaliser(jnp.zeros(n), jnp.ones(n))
+
+
+class Gaussian(eqx.Module):
+    """A normal distribution with diagonal covariance, over actions."""
+
+    mean: Float[Array, "*batch act"]
+    log_std: Float[Array, "*batch act"]
+
+    def sample(self, *, key: PRNGKeyArray) -> Float[Array, "*batch act"]:
+        """One draw."""
+        return self.mean + jnp.exp(self.log_std) * jax.random.normal(key, self.mean.shape)
+
+    def log_prob(self, act: Float[Array, "*batch act"]) -> Float[Array, "*batch"]:
+        """log p(a) = −½ Σ ((a−μ)/σ)² + 2 log σ + log 2π."""
+        z = (act - self.mean) * jnp.exp(-self.log_std)
+        return -0.5 * jnp.sum(z**2 + 2.0 * self.log_std + jnp.log(2.0 * jnp.pi), axis=-1)
+
+    def kl(self, other: "Gaussian") -> Float[Array, "*batch"]:
+        """KL(self ‖ other) = Σ log(σ'/σ) + (σ² + (μ−μ')²)/(2σ'²) − ½."""
+        variance = jnp.exp(2.0 * (self.log_std - other.log_std))
+        z = (self.mean - other.mean) * jnp.exp(-other.log_std)
+        return jnp.sum(other.log_std - self.log_std + 0.5 * (variance + z**2 - 1.0), axis=-1)
+
+    def entropy(self) -> Float[Array, "*batch"]:
+        """Σ log σ + ½ log 2πe."""
+        return jnp.sum(self.log_std + 0.5 * jnp.log(2.0 * jnp.pi * jnp.e), axis=-1)
+
+
+class Policy(eqx.Module):
+    """π_θ(a|s): a Gaussian with a tanh network as mean and one deviation for all states.
+
+    θ is (`net`, `log_std`). `normaliser` is fixed: it is no part of θ.
+    """
+
+    net: Mlp
+    log_std: Float[Array, " act"]
+    normaliser: Normaliser
+
+    def __init__(
+        self,
+        n_obs: int,
+        n_act: int,
+        *,
+        hidden: tuple[int, ...],
+        log_std: float,
+        last_layer_scale: float,
+        key: PRNGKeyArray,
+    ):
+        """An untrained policy."""
+        widths = (n_obs, *hidden, n_act)
+        self.net = Mlp(widths, activation=jnp.tanh, last_scale=last_layer_scale, key=key)
+        self.log_std = jnp.full(n_act, log_std)
+        self.normaliser = identity_normaliser(n_obs)
+
+    def __call__(self, obs: Float[Array, " obs"]) -> Gaussian:
+        """The distribution over actions in one state."""
+        return Gaussian(self.net(self.normaliser(obs)), self.log_std)
+
+
+class Critic(eqx.Module):
+    """A value function: the mean of several networks, in standard units inside."""
+
+    members: Mlp
+    input: Normaliser
+    output: Normaliser
+
+    def __init__(self, n_obs: int, *, hidden: tuple[int, ...], members: int, key: PRNGKeyArray):
+        """Untrained networks, independent of each other."""
+        widths = (n_obs, *hidden, 1)
+
+        def member(k: PRNGKeyArray) -> Mlp:
+            return Mlp(widths, activation=jax.nn.silu, key=k)
+
+        self.members = jax.vmap(member)(jax.random.split(key, members))
+        self.input = identity_normaliser(n_obs)
+        self.output = identity_normaliser(1)
+
+    def __call__(self, obs: Float[Array, " obs"]) -> Float[Array, ""]:
+        """V(s)."""
+        standard = jax.vmap(lambda net: net(self.input(obs)))(self.members)
+        return self.output.undo(standard.mean(axis=0))[0]
