@@ -1,6 +1,6 @@
 """The policy in the real world: steps, episodes, and what they cost."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import equinox as eqx
 import jax
@@ -10,6 +10,9 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from cmbpo.networks import Policy
 from cmbpo.simulator import Simulator
+
+RECENT = 20
+"""Episodes that the running means of return and cost are taken over."""
 
 
 class Steps(eqx.Module):
@@ -41,35 +44,34 @@ class Episode:
     terminated: bool
 
 
-@dataclass
 class Ledger:
-    """The running episode of each copy, and all that has been spent so far."""
+    """The running episode of each copy, and what all episodes earned and cost so far."""
 
-    ret: np.ndarray
-    cost: np.ndarray
-    length: np.ndarray
-    env_steps: int = 0
-    cumulative_cost: np.ndarray = field(default_factory=lambda: np.zeros(1))
-
-    @classmethod
-    def open(cls, num_envs: int, n_cost: int) -> "Ledger":
+    def __init__(self, num_envs: int, n_cost: int):
         """Nothing earned or spent yet."""
-        return cls(
-            ret=np.zeros(num_envs),
-            cost=np.zeros((num_envs, n_cost)),
-            length=np.zeros(num_envs, int),
-            cumulative_cost=np.zeros(n_cost),
-        )
+        self.ret = np.zeros(num_envs)
+        self.cost = np.zeros((num_envs, n_cost))
+        self.length = np.zeros(num_envs, int)
+        self.env_steps = 0
+        self.cumulative_cost = np.zeros(n_cost)
+        self.recent = np.full((RECENT, 2 + n_cost), np.nan)
 
     def state(self) -> dict[str, np.ndarray]:
         """Everything, as arrays."""
-        return {name: np.asarray(value) for name, value in vars(self).items()}
+        return {name: np.array(value) for name, value in vars(self).items()}
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
         """Go on from `state`."""
-        self.ret, self.cost, self.length = (np.array(state[k]) for k in ("ret", "cost", "length"))
-        self.env_steps = int(state["env_steps"])
-        self.cumulative_cost = np.array(state["cumulative_cost"])
+        for name, value in state.items():
+            setattr(self, name, int(value) if name == "env_steps" else np.array(value))
+
+    def means(self) -> dict[str, float]:
+        """Return, cost and length, each the mean over the newest whole episodes."""
+        seen = self.recent[~np.isnan(self.recent[:, 0])]
+        if not len(seen):
+            return {"Metrics/EpRet": np.nan, "Metrics/EpCost": np.nan, "Metrics/EpLen": np.nan}
+        ret, length, *cost = seen.mean(axis=0).tolist()
+        return {"Metrics/EpRet": ret, "Metrics/EpCost": sum(cost), "Metrics/EpLen": length}
 
     def note(
         self,
@@ -105,6 +107,9 @@ class Ledger:
         ]
         for running in (self.ret, self.cost, self.length):
             running[ended] = 0
+        newest = [(e.ret, e.length, *e.cost) for e in episodes]
+        if newest:
+            self.recent = np.concatenate([self.recent, np.array(newest)])[-RECENT:]
         return episodes
 
 

@@ -107,6 +107,8 @@ class DynamicsSettings:
     """Share of the data kept for early stopping and the choice of elites."""
     max_holdout: int = 5000
     """Most rows that are held out."""
+    subsample: float = 0.8
+    """Share of the other rows that each network learns from, its own share for each."""
     first_epochs: int = 200
     """Most epochs of the first fit."""
     epochs: int = 10
@@ -123,6 +125,9 @@ class DynamicsSettings:
             1 <= self.elites <= self.members, "dynamics.elites", self.elites, f"1 to {self.members}"
         )
         _require(0.0 < self.holdout < 1.0, "dynamics.holdout", self.holdout, "between 0 and 1")
+        _require(
+            0.0 < self.subsample <= 1.0, "dynamics.subsample", self.subsample, "above 0, up to 1"
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

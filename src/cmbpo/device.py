@@ -1,0 +1,20 @@
+"""Where the networks run, and where compiled programs are kept."""
+
+import os
+from pathlib import Path
+from typing import Literal
+
+import jax
+
+
+def use(kind: Literal["auto", "cpu", "gpu"]) -> str:
+    """Choose the device before anything is computed; keep compiled programs for later runs."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "cmbpo"
+    jax.config.update("jax_compilation_cache_dir", str(cache))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
+    if kind == "cpu":
+        jax.config.update("jax_platforms", "cpu")
+    found = jax.default_backend()
+    if kind == "gpu" and found != "gpu":
+        raise ValueError("device is 'gpu' but JAX finds none; allowed here: cpu (or auto)")
+    return found

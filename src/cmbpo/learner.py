@@ -1,0 +1,206 @@
+"""All that learns in a run, and the phases of an update as compiled programs."""
+
+from functools import partial
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
+
+from cmbpo import advantage, constraint, critic, model
+from cmbpo.advantage import Samples
+from cmbpo.algorithms import ALGORITHMS, Constraint
+from cmbpo.collect import Steps
+from cmbpo.constraint import RealCost
+from cmbpo.model import Model
+from cmbpo.networks import Critic, Policy
+from cmbpo.settings import TrainSettings
+from cmbpo.tasks.task import Task
+
+
+class Learner(eqx.Module):
+    """Everything that learns. `model` is None for the model-free algorithms."""
+
+    policy: Policy
+    critic: Critic
+    critic_opt: PyTree
+    cost_critic: Critic
+    cost_critic_opt: PyTree
+    improvement: PyTree
+    real_cost: RealCost
+    model: Model | None
+    key: PRNGKeyArray
+
+
+def start(settings: TrainSettings, task: Task) -> Learner:
+    """An untrained learner."""
+    algorithm, n_cost = ALGORITHMS[settings.algo], len(task.cost_limits)
+    n_obs, n_act = task.observation_space.shape[0], task.action_space.shape[0]
+    key, key_policy, key_critic, key_cost, key_model = jax.random.split(
+        jax.random.key(settings.seed), 5
+    )
+    p, c = settings.policy, settings.critic
+    policy = Policy(
+        n_obs,
+        n_act,
+        hidden=p.hidden,
+        log_std=p.log_std,
+        last_layer_scale=p.last_layer_scale,
+        key=key_policy,
+    )
+    untrained = partial(_critic, n_obs, c.hidden, c.members)
+    reward_critic = untrained(key_critic)
+    cost_critic = jax.vmap(untrained)(jax.random.split(key_cost, n_cost))
+    imagines = algorithm.data == "real and imagined"
+    return Learner(
+        policy=policy,
+        critic=reward_critic,
+        critic_opt=critic.init(reward_critic),
+        cost_critic=cost_critic,
+        cost_critic_opt=jax.vmap(critic.init)(cost_critic),
+        improvement=algorithm.start(policy, n_cost, settings),
+        real_cost=constraint.nothing_seen(n_cost),
+        model=model.start(n_obs, n_act, n_cost, settings, key=key_model) if imagines else None,
+        key=key,
+    )
+
+
+def _critic(n_obs: int, hidden: tuple[int, ...], members: int, key: PRNGKeyArray) -> Critic:
+    return Critic(n_obs, hidden=hidden, members=members, key=key)
+
+
+@partial(jax.jit, static_argnames="settings")
+def gather(
+    reward_critic: Critic, cost_critic: Critic, parts: list[Steps], settings: TrainSettings
+) -> tuple[Samples, dict[str, Array]]:
+    """Advantages of real and imagined steps, joined into the batch of one update."""
+    s = settings.advantage
+    bounded = settings.critic.bound_cost
+    estimates = [
+        advantage.estimate(
+            steps,
+            reward_critic,
+            cost_critic,
+            discount=s.discount,
+            lam=s.lam,
+            cost_discount=s.cost_discount,
+            cost_lam=s.cost_lam,
+            terminal_cost_value=s.terminal_cost_value,
+            cost_bound=1.0 / (1.0 - s.cost_discount) if bounded else None,
+        )
+        for steps in parts
+    ]
+    samples = advantage.join(estimates, settings.batch_size)
+    real = parts[0].obs.reshape(-1, parts[0].obs.shape[-1])
+    cost_value = jax.vmap(lambda one: jax.vmap(one)(real))(cost_critic)
+    seen = parts[0].valid.reshape(1, -1)
+    metrics = {
+        "Value/Adv": jnp.sum(samples.advantage) / samples.valid.sum(),
+        "Value/reward": jnp.sum(samples.target) / samples.valid.sum(),
+        "Value/cost": jnp.sum(samples.cost_target, axis=0) / samples.valid.sum(),
+        "Value/CostMin": jnp.min(jnp.where(seen, cost_value, jnp.inf), axis=1),
+        "Value/CostMax": jnp.max(jnp.where(seen, cost_value, -jnp.inf), axis=1),
+    }
+    return advantage.normalise(samples), metrics
+
+
+@partial(jax.jit, static_argnames=("settings", "horizon"))
+def improve(
+    policy: Policy,
+    state: PyTree,
+    samples: Samples,
+    cost: Float[Array, " cost"],
+    target: Float[Array, " cost"],
+    key: PRNGKeyArray,
+    *,
+    settings: TrainSettings,
+    horizon: int,
+) -> tuple[Policy, PyTree, dict[str, Array]]:
+    """The policy update of the algorithm's row, with J_c = `cost`."""
+    algorithm = ALGORITHMS[settings.algo]
+    policy, state, metrics = algorithm.improve(
+        policy,
+        state,
+        samples,
+        Constraint(excess=cost - target, target=target),
+        settings=settings,
+        horizon=horizon,
+        key=key,
+    )
+    metrics |= {"Train/PolicyStd": jnp.exp(policy.log_std).mean()}
+    return policy, state, metrics
+
+
+@partial(jax.jit, static_argnames="settings")
+def fit_critics(
+    learner: Learner, samples: Samples, key: PRNGKeyArray, settings: TrainSettings
+) -> tuple[dict[str, PyTree], dict[str, Array]]:
+    """V and every V_c on the targets of the batch: the learner's new fields."""
+    s = settings.critic
+    fit = partial(
+        critic.fit, learning_rate=s.learning_rate, batch_size=s.batch_size, epochs=s.epochs
+    )
+    key_reward, key_cost = jax.random.split(key)
+    reward_critic, reward_opt, loss = fit(
+        learner.critic,
+        learner.critic_opt,
+        samples.obs,
+        samples.target,
+        samples.valid,
+        key=key_reward,
+    )
+    cost_critic, cost_opt, cost_loss = jax.vmap(
+        lambda one, opt, target, k: fit(one, opt, samples.obs, target, samples.valid, key=k),
+        in_axes=(0, 0, 1, 0),
+    )(
+        learner.cost_critic,
+        learner.cost_critic_opt,
+        samples.cost_target,
+        jax.random.split(key_cost, samples.cost_target.shape[1]),
+    )
+    metrics = {"Loss/Loss_reward_critic": loss, "Loss/Loss_cost_critic": cost_loss}
+    fields = {
+        "critic": reward_critic,
+        "critic_opt": reward_opt,
+        "cost_critic": cost_critic,
+        "cost_critic_opt": cost_opt,
+    }
+    return fields, metrics
+
+
+@partial(jax.jit, static_argnames=("settings", "horizon"))
+def measure_cost(
+    seen: RealCost, real: Steps, imagined_rate: Array | None, settings: TrainSettings, horizon: int
+) -> tuple[RealCost, Float[Array, " cost"], dict[str, Array]]:
+    """J_c for the step, in cost per horizon: of recent real steps, or of the mixed batch."""
+    s = settings.constraint
+    seen = constraint.observe(seen, real.cost, real.valid, time_constant=s.time_constant)
+    estimate = constraint.estimate(seen, horizon=float(horizon))
+    weight = real.valid.astype(real.cost.dtype)[..., None]
+    rate = (weight * real.cost).sum(axis=(0, 1)) / weight.sum()
+    used = estimate.mean
+    if s.source == "batch" and imagined_rate is not None:
+        share = weight.sum() / settings.batch_size
+        used = horizon * (share * rate + (1.0 - share) * imagined_rate)
+    metrics = {
+        "Constraint/Estimate": used,
+        "Constraint/Real": horizon * rate,
+        "Constraint/StandardError": estimate.standard_error,
+    }
+    return seen, used, metrics
+
+
+@jax.jit
+def finite(learner: Learner, samples: Samples) -> dict[str, Bool[Array, ""]]:
+    """Whether each of the quantities that an update makes is finite throughout."""
+
+    def whole(tree: PyTree) -> Bool[Array, ""]:
+        return jnp.stack([jnp.isfinite(x).all() for x in jax.tree.leaves(tree)]).all()
+
+    return {
+        "the batch of samples": whole((samples.obs, samples.act)),
+        "the advantages": whole((samples.advantage, samples.cost_advantage)),
+        "the policy": whole(learner.policy),
+        "V": whole(learner.critic),
+        "V_c": whole(learner.cost_critic),
+    }

@@ -1,0 +1,397 @@
+"""Algorithm 1: collect, learn the model, imagine, improve the policy, fit the critics.
+
+One pass of the loop is one policy update.
+"""
+
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from cmbpo import console, device, learner, model, tasks
+from cmbpo.advantage import Samples
+from cmbpo.algorithms import ALGORITHMS
+from cmbpo.collect import Episode, Ledger, Steps, collect
+from cmbpo.networks import Normaliser, Policy
+from cmbpo.plot import plot_run
+from cmbpo.run import NonFiniteError, Run
+from cmbpo.settings import TrainSettings
+from cmbpo.simulator import Simulator
+from cmbpo.trust_region import CASES
+
+Row = dict[str, float | int | str]
+Callback = Callable[[Mapping[str, Any]], None]
+
+
+class Trainer:
+    """A run in progress: the real copies of the task, what learns, and the counts so far."""
+
+    def __init__(self, settings: TrainSettings):
+        """Nothing is collected or compiled yet."""
+        self.settings = settings
+        self.task = tasks.get(settings.env_id)
+        self.limits = np.array(settings.cost_limit or self.task.cost_limits)
+        self._check()
+        self.simulator = Simulator(self.task, settings.num_envs, seed=settings.seed, stagger=True)
+        self.ledger = Ledger(settings.num_envs, len(self.limits))
+        self.learner = learner.start(settings, self.task)
+        self.update = 0
+        self.regret = 0.0
+        self.violating_episodes = 0
+        self.seconds = 0.0
+        self.promise = np.zeros((2, len(self.limits)))
+        self.offending: Samples | None = None
+        self.episodes: list[Episode] = []
+        self.phases: dict[str, float] = {}
+
+    def _check(self) -> None:
+        settings, task = self.settings, self.task
+        if len(self.limits) != len(task.cost_limits):
+            raise ValueError(
+                f"cost_limit has {len(self.limits)} numbers; {task.name} has"
+                f" {len(task.cost_limits)} costs: {', '.join(task.cost_names)}"
+            )
+        least = settings.mixing.min_real if self._imagines else settings.batch_size
+        if settings.num_envs > least:
+            raise ValueError(
+                f"num_envs is {settings.num_envs}; allowed here: at most {least},"
+                " the real samples of an update"
+            )
+
+    @property
+    def _imagines(self) -> bool:
+        return ALGORITHMS[self.settings.algo].data == "real and imagined"
+
+    def state(self) -> dict[str, Any]:
+        """All that the rest of the run depends on."""
+        return {
+            "learner": self.learner,
+            "simulator": self.simulator.state(),
+            "ledger": self.ledger.state(),
+            "update": np.array(self.update),
+            "regret": np.array(self.regret),
+            "violating_episodes": np.array(self.violating_episodes),
+            "seconds": np.array(self.seconds),
+            "promise": self.promise,
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from what `state` returned."""
+        self.learner = state["learner"]
+        self.simulator.restore(state["simulator"])
+        self.ledger.restore(state["ledger"])
+        self.update = int(state["update"])
+        self.regret = float(state["regret"])
+        self.violating_episodes = int(state["violating_episodes"])
+        self.seconds = float(state["seconds"])
+        self.promise = np.array(state["promise"])
+
+    def take_over(self, other: Run) -> None:
+        """Start with the policy, critics and model of another run, but not with its counts."""
+        learned = other.load(self.learner, under="learner")
+        fields = ("policy", "critic", "critic_opt", "cost_critic", "cost_critic_opt", "model")
+        self._set(**{name: getattr(learned, name) for name in fields})
+
+    @property
+    def rows(self) -> int:
+        """Steps of each copy that a record of real steps has room for."""
+        settings = self.settings
+        most = settings.batch_size if self.learner.model is None else settings.mixing.max_real
+        return -(-most // settings.num_envs)
+
+    def warm_up(self) -> None:
+        """Steps of the untrained policy, the first model, and the limits d_m and d_H."""
+        settings, now = self.settings, self.learner
+        if now.model is None and not settings.policy.normalise:
+            return
+        key, key_fit, key_limits = jax.random.split(now.key, 3)
+        self._set(key=key)
+        wanted = self.ledger.env_steps + settings.initial_steps
+        seen = []
+        while self.ledger.env_steps < wanted:
+            steps = min(self.rows, -(-(wanted - self.ledger.env_steps) // settings.num_envs))
+            real = self._collect(steps)
+            seen.append(np.asarray(real.obs[:steps]).reshape(-1, real.obs.shape[-1]))
+            if self.learner.model is not None:
+                self._set(model=model.remember(self.learner.model, real, now.policy, 0))
+        if settings.policy.normalise:
+            self._set(policy=normalised(self.learner.policy, np.concatenate(seen)))
+        if self.learner.model is not None:
+            fitted = model.fit(
+                self.learner.model, settings, epochs=settings.dynamics.first_epochs, key=key_fit
+            )
+            policy = self.learner.policy
+            self._set(model=model.calibrate(fitted, policy, settings, self.task, key_limits))
+
+    def step(self) -> Row:
+        """One policy update: the phases of the paper, in its order."""
+        settings, horizon, now = self.settings, self.task.horizon, self.learner
+        began, first_step = time.perf_counter(), self.ledger.env_steps
+        key, key_model, key_limits, key_imagine, key_improve, key_critic = jax.random.split(
+            now.key, 6
+        )
+        self._set(key=key)
+        metrics: dict[str, Any] = {}
+
+        with self.phase("Collect"):
+            alpha, samples = 1.0, settings.batch_size
+            if now.model is not None:
+                alpha, samples = model.real_samples(now.model, settings, first=self.update == 0)
+            real = self._collect(-(-samples // settings.num_envs))
+        parts, imagined_rate = [real], None
+        if now.model is not None:
+            with self.phase("Model"):
+                world = model.remember(now.model, real, now.policy, self.update + 1)
+                if int(world.fresh) >= settings.dynamics.fit_every:
+                    world = model.fit(
+                        world, settings, epochs=settings.dynamics.epochs, key=key_model
+                    )
+                    if settings.rollout.recalibrate:
+                        world = model.calibrate(world, now.policy, settings, self.task, key_limits)
+                self._set(model=jax.block_until_ready(world))
+            with self.phase("Imagine"):
+                imagined, disagreement, imagined_rate, found = model.imagine(
+                    world,
+                    now.policy,
+                    jnp.array(settings.batch_size - samples),
+                    jnp.array(self.update),
+                    settings,
+                    self.task,
+                    horizon,
+                    key_imagine,
+                )
+                self._set(model=eqx.tree_at(lambda m: m.disagreement, world, disagreement))
+                parts.append(jax.block_until_ready(imagined))
+                metrics |= found | world.quality | {"Mixing/Alpha": alpha}
+        with self.phase("Advantage"):
+            samples, found = learner.gather(now.critic, now.cost_critic, parts, settings)
+            real_cost, cost, measured = learner.measure_cost(
+                now.real_cost, real, imagined_rate, settings, horizon
+            )
+            self._set(real_cost=real_cost)
+            metrics |= found | measured
+            jax.block_until_ready(samples)
+        with self.phase("Policy"):
+            target = jnp.asarray(settings.constraint.target * self.limits, jnp.float32)
+            policy, improvement, found = learner.improve(
+                now.policy,
+                now.improvement,
+                samples,
+                cost,
+                target,
+                key_improve,
+                settings=settings,
+                horizon=horizon,
+            )
+            self._set(policy=policy, improvement=improvement)
+            metrics |= jax.block_until_ready(found)
+        with self.phase("Critic"):
+            fitted, found = learner.fit_critics(self.learner, samples, key_critic, settings)
+            self._set(**fitted)
+            metrics |= jax.block_until_ready(found)
+
+        self.update += 1
+        self._guard(samples)
+        spent = time.perf_counter() - began
+        self.seconds += spent
+        return self._row(jax.device_get(metrics), self.ledger.env_steps - first_step, spent)
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Count the seconds inside to the phase `name` of this update."""
+        began = time.perf_counter()
+        yield
+        self.phases[f"Time/{name}"] = time.perf_counter() - began
+
+    def _set(self, **fields: Any) -> None:
+        self.learner = replace(self.learner, **fields)
+
+    def _collect(self, steps: int) -> Steps:
+        key, key_collect = jax.random.split(self.learner.key)
+        self._set(key=key)
+        real, episodes = collect(
+            self.simulator,
+            self.ledger,
+            self.learner.policy,
+            steps=steps,
+            rows=self.rows,
+            key=key_collect,
+        )
+        self.episodes += episodes
+        return real
+
+    def _guard(self, samples: Samples) -> None:
+        """Stop where a number is no longer one, with the batch at hand."""
+        for name, finite in learner.finite(self.learner, samples).items():
+            if not finite:
+                self.offending = samples
+                raise NonFiniteError(f"{name} is not finite after update {self.update}")
+
+    def _row(self, metrics: dict[str, Any], steps: int, seconds: float) -> Row:
+        """What this update adds to progress.csv; times last."""
+        horizon, spent = self.task.horizon, self.ledger.cumulative_cost
+        real = np.asarray(metrics["Constraint/Real"], float)
+        before, promised = self.promise
+        self.promise = np.stack([real, metrics["Constraint/PredictedChange"]])
+        self.regret += float(np.maximum(real - self.limits, 0.0).sum()) * steps / horizon
+        self.violating_episodes += sum(
+            any(c > d for c, d in zip(e.cost, self.limits, strict=True)) for e in self.episodes
+        )
+        row: dict[str, Any] = {
+            "TotalEnvSteps": self.ledger.env_steps,
+            "Train/Epoch": self.update,
+            **self.ledger.means(),
+            "Cost/Cumulative": spent.sum(),
+            "Cost/Rate": spent.sum() / self.ledger.env_steps,
+            "Cost/Regret": self.regret,
+            "Cost/ViolatingEpisodes": self.violating_episodes,
+            "Constraint/Limit": self.limits,
+            **metrics,
+        }
+        if "Misc/OptimCase" in metrics:
+            row["Misc/Case"] = CASES[int(metrics["Misc/OptimCase"])]
+        known = self.update > 1
+        row["Bound/PromisedChange"] = promised if known else np.full_like(promised, np.nan)
+        row["Bound/RealChange"] = real - before if known else np.full_like(promised, np.nan)
+        row["Bound/EpsilonPolicy"] = (max(float(metrics["Train/KL"]), 0.0) / 2.0) ** 0.5
+        fps = steps / seconds
+        row |= {"Time/FPS": fps, "Time/Epoch": seconds, "Time/Total": self.seconds, **self.phases}
+        return _flat(row, self.task.cost_names)
+
+    def take_episodes(self) -> list[Row]:
+        """The episodes that ended since the last call, as rows of episodes.csv."""
+        names = self.task.cost_names
+        rows: list[Row] = []
+        for e in self.episodes:
+            row: Row = {
+                "env_steps": e.env_steps,
+                "return": e.ret,
+                "cost": sum(e.cost),
+                "length": e.length,
+                "terminated": int(e.terminated),
+            }
+            if len(names) > 1:
+                row |= {f"cost_{n}": c for n, c in zip(names, e.cost, strict=True)}
+            rows.append(row)
+        self.episodes = []
+        return rows
+
+
+def _flat(row: dict[str, Any], cost_names: tuple[str, ...]) -> Row:
+    """The row in plain numbers and words; with several costs, a column for each of its own."""
+    flat: Row = {}
+    for name, value in row.items():
+        if isinstance(value, str):
+            flat[name] = value
+        elif np.ndim(value) == 0 or len(cost_names) == 1:
+            flat[name] = np.asarray(value).item()
+        else:
+            flat |= {f"{name}/{n}": float(v) for n, v in zip(cost_names, value, strict=True)}
+    return flat
+
+
+def normalised(policy: Policy, obs: np.ndarray) -> Policy:
+    """The policy that sees observations in the standard units of those given."""
+    std = np.maximum(obs.std(axis=0), 1e-2)
+    normaliser = Normaliser(jnp.asarray(obs.mean(axis=0)), jnp.asarray(std))
+    return eqx.tree_at(lambda p: p.normaliser, policy, normaliser)
+
+
+def load_policy(run: Run) -> Policy:
+    """The policy of a run's newest good checkpoint."""
+    blank = learner.start(run.settings, tasks.get(run.settings.env_id))
+    return run.load(blank.policy, under="learner/policy")
+
+
+def run(settings: TrainSettings, callbacks: Sequence[Callback] = ()) -> tuple[Path, Policy]:
+    """Train from the start, in a new run folder."""
+    backend = device.use(settings.device)
+    trainer = Trainer(settings)
+    if settings.init_from is not None:
+        trainer.take_over(Run.open(settings.init_from))
+    with Run.create(settings, {"device": backend}) as folder:
+        return folder.folder, _loop(trainer, folder, callbacks)
+
+
+def resume(
+    folder: Path, total_steps: int | None = None, callbacks: Sequence[Callback] = ()
+) -> tuple[Path, Policy]:
+    """Go on with a run from its newest good checkpoint."""
+    with Run.resume(folder) as opened:
+        settings = opened.settings
+        if total_steps is not None:
+            settings = replace(settings, total_steps=total_steps)
+        device.use(settings.device)
+        trainer = Trainer(settings)
+        if settings.init_from is not None:
+            trainer.take_over(Run.open(settings.init_from))
+        state = opened.restore(trainer.state())
+        if state is not None:
+            trainer.restore(state)
+        return opened.folder, _loop(trainer, opened, callbacks)
+
+
+def _loop(trainer: Trainer, folder: Run, callbacks: Sequence[Callback]) -> Policy:
+    settings = trainer.settings
+    title = f"{settings.algo} on {settings.env_id}, seed {settings.seed}"
+    with (
+        _interruptible() as interrupted,
+        console.view(
+            title, total_steps=settings.total_steps, cost_limit=float(trainer.limits[0])
+        ) as view,
+    ):
+        view.say(f"run folder: {folder.folder}")
+        if trainer.update == 0:
+            view.say("first real steps and first model …")
+            trainer.warm_up()
+        while trainer.ledger.env_steps < settings.total_steps and not interrupted:
+            try:
+                row = trainer.step()
+            except NonFiniteError as error:
+                path = folder.save_offending(trainer.offending, trainer.update)
+                raise NonFiniteError(f"{error}; the batch is in {path}") from None
+            folder.record_episodes(trainer.take_episodes())
+            folder.record(row)
+            view.show(row)
+            for callback in callbacks:
+                callback(row)
+            if trainer.update % settings.checkpoint_every == 0:
+                folder.save(trainer.state(), trainer.update)
+        if trainer.update % settings.checkpoint_every or not folder.checkpoints():
+            folder.save(trainer.state(), trainer.update)
+        if folder.episodes.rows:
+            view.say(f"curves: {plot_run(folder.folder)}")
+        if interrupted:
+            view.say(f"interrupted; go on with: cmbpo train --resume {folder.folder}")
+    return trainer.learner.policy
+
+
+@contextmanager
+def _interruptible() -> Iterator[list[int]]:
+    """The signals to stop that have come so far; a second one stops at once."""
+    came: list[int] = []
+
+    def note(number: int, frame: Any) -> None:
+        del frame
+        if came:
+            raise KeyboardInterrupt
+        came.append(number)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield came
+        return
+    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield came
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
