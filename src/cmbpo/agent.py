@@ -34,20 +34,25 @@ class Agent:
         self.task = tasks.get(self.settings.env_id)
         self.policy: Policy | None = None
         self.folder: Path | None = None
+        self._random = np.random.default_rng()
 
     def learn(self, callbacks: Sequence[Callback] = ()) -> "Agent":
         """Train. Each callback gets the row of `progress.csv` after each update."""
         self.folder, self.policy = train.run(self.settings, callbacks=callbacks)
         return self
 
-    def predict(self, obs: np.ndarray, deterministic: bool = True, seed: int = 0) -> np.ndarray:
+    def predict(self, obs: np.ndarray, deterministic: bool = True) -> np.ndarray:
         """The action for one observation, or the actions for a batch, within the action space."""
+        seed = int(self._random.integers(2**31))
         act = evaluation.act(self._trained(), np.asarray(obs), deterministic, seed)
         return np.clip(act, self.task.action_space.low, self.task.action_space.high)
 
     def evaluate(self, episodes: int = 20, seed: int = 1_000_000) -> "evaluation.Evaluation":
         """Run whole episodes without learning."""
-        return evaluation.evaluate(self._trained(), self.task, episodes=episodes, seed=seed)
+        limits = self.settings.cost_limit
+        return evaluation.evaluate(
+            self._trained(), self.task, episodes=episodes, seed=seed, cost_limits=limits
+        )
 
     def _trained(self) -> Policy:
         if self.policy is None:
@@ -59,5 +64,5 @@ def load(folder: str | Path) -> Agent:
     """The agent of a run folder, with the policy of its newest good checkpoint."""
     run = Run.open(folder)
     agent = Agent(settings=run.settings)
-    agent.folder, agent.policy = run.folder, train.load_policy(run)
+    agent.folder, agent.policy = run.folder, evaluation.load_policy(run, agent.task)
     return agent

@@ -129,9 +129,9 @@ def bound(args: list[str]) -> None:
     """Draw Boundary 4.1."""
     command = tyro.cli(BoundCommand, args=args, prog="cmbpo bound")
 
-    from cmbpo import bound as boundary
+    from cmbpo import tightness
 
-    boundary.main(command.out)
+    tightness.main(command.out)
 
 
 COMMANDS = {

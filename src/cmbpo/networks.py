@@ -142,11 +142,11 @@ class Critic(eqx.Module):
     output: Normaliser
 
     def __init__(self, n_obs: int, *, hidden: tuple[int, ...], members: int, key: PRNGKeyArray):
-        """Untrained networks, independent of each other."""
+        """Untrained networks, independent of each other, with values near zero."""
         widths = (n_obs, *hidden, 1)
 
         def member(k: PRNGKeyArray) -> Mlp:
-            return Mlp(widths, activation=jax.nn.silu, key=k)
+            return Mlp(widths, activation=jax.nn.silu, last_scale=0.01, key=k)
 
         self.members = jax.vmap(member)(jax.random.split(key, members))
         self.input = identity_normaliser(n_obs)

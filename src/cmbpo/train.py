@@ -306,19 +306,13 @@ def normalised(policy: Policy, obs: np.ndarray) -> Policy:
     return eqx.tree_at(lambda p: p.normaliser, policy, normaliser)
 
 
-def load_policy(run: Run) -> Policy:
-    """The policy of a run's newest good checkpoint."""
-    blank = learner.start(run.settings, tasks.get(run.settings.env_id))
-    return run.load(blank.policy, under="learner/policy")
-
-
 def run(settings: TrainSettings, callbacks: Sequence[Callback] = ()) -> tuple[Path, Policy]:
     """Train from the start, in a new run folder."""
     backend = device.use(settings.device)
     trainer = Trainer(settings)
     if settings.init_from is not None:
         trainer.take_over(Run.open(settings.init_from))
-    with Run.create(settings, {"device": backend}) as folder:
+    with Run.create(settings, {"backend": backend}) as folder:
         return folder.folder, _loop(trainer, folder, callbacks)
 
 
@@ -368,8 +362,7 @@ def _loop(trainer: Trainer, folder: Run, callbacks: Sequence[Callback]) -> Polic
                 folder.save(trainer.state(), trainer.update)
         if trainer.update % settings.checkpoint_every or not folder.checkpoints():
             folder.save(trainer.state(), trainer.update)
-        if folder.episodes.rows:
-            view.say(f"curves: {plot_run(folder.folder)}")
+        view.say(f"curves: {plot_run(folder.folder)}")
         if interrupted:
             view.say(f"interrupted; go on with: cmbpo train --resume {folder.folder}")
     return trainer.learner.policy

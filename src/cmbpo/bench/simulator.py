@@ -1,0 +1,111 @@
+"""Steps per second of the simulator, beside bare `mujoco.rollout` and Gymnasium's vector environment."""
+
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+
+import gymnasium
+import mujoco
+import mujoco.rollout
+import numpy as np
+
+import cmbpo.tasks
+from cmbpo.bench import table
+from cmbpo.simulator import Simulator
+from cmbpo.tasks.ant_safe import AntSafe
+from cmbpo.tasks.task import Task
+
+
+def main(
+    json: Path | None = None, *, num_envs: int = 32, threads: int = 2, steps: int = 50, rounds: int = 7
+) -> None:
+    """Measure all tasks and print the table."""
+    rows = [
+        measure(
+            cmbpo.tasks.get(name), num_envs=num_envs, threads=threads, steps=steps, rounds=rounds
+        )
+        for name in cmbpo.tasks.names()
+    ]
+    notes = (
+        f"Steps per second of {num_envs} copies in {threads} threads, median of {rounds} rounds in which"
+        f" each contender makes {steps} steps in turn. Overhead: time of the simulator over time of bare"
+        " mujoco.rollout of the same model, less 1, median over rounds; for AntSafe also against the ant"
+        " without its walls."
+    )
+    table.show("Simulator", rows, notes=notes, json_file=json)
+
+
+def measure(task: Task, *, num_envs: int, threads: int, steps: int, rounds: int) -> table.Row:
+    """Rates of all contenders on one task, with the same actions from the same starts."""
+    random = np.random.default_rng(0)
+    act = random.uniform(-1.0, 1.0, (steps, num_envs, len(task.act_names)))
+    contenders = {
+        "simulator": _simulator(task, act, threads),
+        "mujoco.rollout": _rollout(task, task.model, act, threads),
+        "SyncVectorEnv": _vector_env(task, act),
+    }
+    if isinstance(task, AntSafe):
+        contenders["rollout without walls"] = _rollout(task, task.ant_alone, act, threads)
+    seconds = table.interleaved(contenders, rounds=rounds)
+    row: dict[str, str | int | float | None] = {"task": task.name}
+    row |= {name: num_envs * steps / median(times) for name, times in seconds.items()}
+
+    def overhead(name: str) -> float | None:
+        if name not in seconds:
+            return None
+        pairs = zip(seconds["simulator"], seconds[name], strict=True)
+        return 100.0 * (median(ours / bare for ours, bare in pairs) - 1.0)
+
+    row["rollout without walls"] = row.pop("rollout without walls", None)
+    row["overhead in %"] = overhead("mujoco.rollout")
+    row["overhead without walls in %"] = overhead("rollout without walls")
+    return row
+
+
+def _simulator(task: Task, act: np.ndarray, threads: int) -> Callable[[], None]:
+    simulator = Simulator(task, act.shape[1], seed=0, threads=threads)
+    start = simulator.state()
+
+    def run() -> None:
+        simulator.restore(start)
+        for a in act:
+            simulator.step(a)
+
+    return run
+
+
+def _rollout(
+    task: Task, model: mujoco.MjModel, act: np.ndarray, threads: int
+) -> Callable[[], None]:
+    """One call of `mujoco.rollout` a step, with nothing observed, rewarded or reset."""
+    num_envs = act.shape[1]
+    whole = Simulator(task, num_envs, seed=0, threads=1).state()["physics"]
+    qpos, qvel = whole[:, 1 : 1 + model.nq], whole[:, 1 + task.model.nq :][:, : model.nv]
+    start = np.concatenate([np.zeros((num_envs, 1)), qpos, qvel], axis=1)
+    control = np.stack([task.control(whole, a) for a in act])
+    data = [mujoco.MjData(model) for _ in range(threads)]
+    pool = mujoco.rollout.Rollout(nthread=threads if threads > 1 else 0)
+
+    def run() -> None:
+        state = start
+        for u in control:
+            held = np.repeat(u[:, None, :], task.frame_skip, axis=1)
+            path, _ = pool.rollout(model, data, state, held)
+            state = path[:, -1]
+
+    return run
+
+
+def _vector_env(task: Task, act: np.ndarray) -> Callable[[], None]:
+    env = gymnasium.make_vec(task.env_id, num_envs=act.shape[1], vectorization_mode="sync")
+
+    def run() -> None:
+        env.reset(seed=0)
+        for a in act:
+            env.step(a)
+
+    return run
+
+
+if __name__ == "__main__":
+    main()

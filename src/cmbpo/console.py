@@ -1,0 +1,252 @@
+"""The view of a run while it runs: a live table in a terminal, plain lines anywhere else."""
+
+import time
+from collections import deque
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+from rich.console import Console, Group
+from rich.live import Live
+from rich.panel import Panel
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from cmbpo.records import Row
+
+RESULTS = {
+    "return": "Metrics/EpRet",
+    "cost": "Metrics/EpCost",
+    "cost estimate": "Constraint/Estimate",
+    "cost so far": "Cost/Cumulative",
+    "episode length": "Metrics/EpLen",
+}
+LEARNING = {
+    "case": "Misc/Case",
+    "KL": "Train/KL",
+    "multiplier": "Metrics/LagrangeMultiplier",
+    "α": "Mixing/Alpha",
+    "rollout length": "Rollout/Length",
+    "model error": "Model/HoldoutMSE",
+    "imagined cost": "Constraint/Model",
+}
+AGAINST_LIMIT = ("cost", "cost estimate", "imagined cost")
+TOTALS = ("Time/FPS", "Time/Total", "Time/Epoch")
+BARS = "▁▂▃▄▅▆▇█"
+
+
+def view(
+    title: str, *, total_steps: int, cost_limit: float, console: Console | None = None
+) -> "LiveView | PlainView":
+    """The view that suits `console`, by default standard output; a context that takes rows."""
+    console = console or Console()
+    kind = LiveView if console.is_terminal else PlainView
+    return kind(console, title, total_steps=total_steps, cost_limit=cost_limit)
+
+
+class PlainView:
+    """A line per update, at most one every two seconds, and always the first and the last."""
+
+    def __init__(
+        self,
+        console: Console,
+        title: str,
+        *,
+        total_steps: int,
+        cost_limit: float,
+        every: float = 2.0,
+    ):
+        """Lines to `console`, at least `every` seconds apart."""
+        self._console, self._title, self._every = console, title, every
+        self._pace = _Pace(total_steps)
+        self._limit = cost_limit
+        self._printed = -np.inf
+        self._waiting = ""
+
+    def __enter__(self) -> "PlainView":
+        """Say what runs."""
+        self.say(self._title)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Print the last row, if it has waited."""
+        if self._waiting:
+            self.say(self._waiting)
+
+    def show(self, row: Row) -> None:
+        """Take the row of one update."""
+        self._pace.note(row)
+        self._waiting = self._line(row)
+        if time.monotonic() - self._printed >= self._every:
+            self._printed = time.monotonic()
+            self.say(self._waiting)
+            self._waiting = ""
+
+    def say(self, message: str) -> None:
+        """Print a line of its own."""
+        print(message, file=self._console.file, flush=True)
+
+    def _line(self, row: Row) -> str:
+        parts = [f"update {_number(row.get('Train/Epoch'))}", f"steps {self._pace.done:,}"]
+        for label, key in (RESULTS | LEARNING).items():
+            if key in row and label not in ("cost estimate", "episode length", "imagined cost"):
+                parts.append(f"{label} {_value(label, row[key], self._limit)}")
+        return " | ".join([*parts, f"left {_clock(self._pace.left())}"])
+
+
+class LiveView:
+    """A table that is drawn anew with each update, and a bar with the time left."""
+
+    def __init__(self, console: Console, title: str, *, total_steps: int, cost_limit: float):
+        """A table on `console`."""
+        self._title, self._limit = title, cost_limit
+        self._pace = _Pace(total_steps)
+        self._row: Row = {}
+        self._past: dict[str, list[float]] = {"return": [], "cost": []}
+        self._live = Live(self, console=console, refresh_per_second=2)
+
+    def __enter__(self) -> "LiveView":
+        """Draw the empty table."""
+        self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Leave the last table standing."""
+        self._live.stop()
+
+    def show(self, row: Row) -> None:
+        """Take the row of one update."""
+        self._pace.note(row)
+        for label, values in self._past.items():
+            number = float(row.get(RESULTS[label], np.nan))
+            if np.isfinite(number):
+                values.append(number)
+        self._row = row
+
+    def say(self, message: str) -> None:
+        """Print a line above the table."""
+        self._live.console.print(message, highlight=False)
+
+    def __rich__(self) -> Panel:
+        """The table as it is now."""
+        phases = [
+            (key.removeprefix("Time/").lower(), f"{float(value):.2f} s")
+            for key, value in self._row.items()
+            if key.startswith("Time/") and key not in TOTALS
+        ]
+        columns = Table.grid(expand=True, padding=(0, 2))
+        columns.add_row(_pairs(self._lines(RESULTS)), _pairs(self._lines(LEARNING)), _pairs(phases))
+        update = f"update {_number(self._row['Train/Epoch'])}" if "Train/Epoch" in self._row else ""
+        body: list[Table | Text] = [self._bar()]
+        if self._row:
+            body += [Text(), columns]
+        if min(map(len, self._past.values())) > 1:
+            body += [Text(), self._history()]
+        return Panel(
+            Group(*body),
+            title=self._title,
+            subtitle=update,
+            title_align="left",
+            subtitle_align="right",
+            border_style="dim",
+            padding=(0, 1),
+        )
+
+    def _lines(self, quantities: dict[str, str]) -> Iterable[tuple[str, str | Text]]:
+        for label, key in quantities.items():
+            if key in self._row:
+                value = self._row[key]
+                text = _value(label, value, self._limit)
+                if label in AGAINST_LIMIT and np.isfinite(float(value)):
+                    style = "green" if float(value) <= self._limit else "bold red"
+                    yield label, Text(text, style)
+                else:
+                    yield label, text
+
+    def _bar(self) -> Table:
+        pace = self._pace
+        line = Table.grid(expand=True, padding=(0, 2))
+        line.add_column(ratio=1)
+        for _ in range(3):
+            line.add_column(justify="right", no_wrap=True)
+        line.add_row(
+            ProgressBar(total=pace.total, completed=min(pace.done, pace.total)),
+            f"{pace.done / pace.total:.0%}",
+            f"{pace.done:,} of {pace.total:,} steps",
+            f"{_clock(pace.elapsed())}, {_clock(pace.left())} left",
+        )
+        return line
+
+    def _history(self) -> Table:
+        table = Table.grid(expand=True, padding=(0, 3))
+        width = max((self._live.console.width - 30) // 2, 8)
+        cells = []
+        for label, values in self._past.items():
+            table.add_column(ratio=1)
+            cells.append(Text(f"{label}  ", "dim").append(_spark(values, width), "cyan"))
+        table.add_row(*cells)
+        return table
+
+
+class _Pace:
+    """How far a run is, and how long the rest will take at the speed of the last updates."""
+
+    def __init__(self, total: int):
+        self.total, self.done = total, 0
+        self._began = time.monotonic()
+        self._recent: deque[tuple[float, int]] = deque(maxlen=20)
+
+    def note(self, row: Row) -> None:
+        self.done = int(row["TotalEnvSteps"])
+        self._recent.append((time.monotonic(), self.done))
+
+    def elapsed(self) -> float:
+        return time.monotonic() - self._began
+
+    def left(self) -> float | None:
+        """Seconds, or None while nothing is known."""
+        if len(self._recent) < 2:
+            return None
+        (t0, n0), (t1, n1) = self._recent[0], self._recent[-1]
+        if n1 <= n0:
+            return None
+        seconds = (self.total - n1) * (t1 - t0) / (n1 - n0)
+        return max(seconds - (time.monotonic() - t1), 0.0)
+
+
+def _pairs(lines: Iterable[tuple[str, str | Text]]) -> Table:
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(justify="right", no_wrap=True)
+    for label, value in lines:
+        table.add_row(label, value)
+    return table
+
+
+def _value(label: str, value: object, limit: float) -> str:
+    if label == "cost":
+        return f"{_number(value)} of {_number(limit)}"
+    return value if isinstance(value, str) else _number(value)
+
+
+def _number(value: object) -> str:
+    if value is None or not np.isfinite(x := float(value)):  # type: ignore[arg-type]
+        return "–"
+    if x == round(x) or abs(x) >= 1000:
+        return f"{x:,.0f}"
+    return f"{x:.1f}" if abs(x) >= 10 else f"{x:.3g}"
+
+
+def _clock(seconds: float | None) -> str:
+    if seconds is None:
+        return "–"
+    minutes, seconds = divmod(round(seconds), 60)
+    return f"{minutes // 60}:{minutes % 60:02d}:{seconds:02d}"
+
+
+def _spark(values: Sequence[float], width: int) -> str:
+    """A line of bars from the first value to the last, each the mean of its share of them."""
+    means = np.array([part.mean() for part in np.array_split(values, min(width, len(values)))])
+    span = np.ptp(means)
+    heights = (means - means.min()) / span if span > 0 else np.zeros(len(means))
+    return "".join(BARS[round(h * (len(BARS) - 1))] for h in heights)

@@ -1,0 +1,144 @@
+"""Many copies of a task stepped at once in threads; the one place where NumPy meets the robots."""
+
+import os
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+from cmbpo.tasks.task import Task
+from cmbpo.tasks.world import World, checked
+
+
+class SimStep(NamedTuple):
+    """One step of all copies.
+
+    `next_obs` is what the step led to, `obs` where the copy now is: the same, unless the copy's
+    episode ended and it was reset. Where the physics `blew_up`, `next_obs` is not a number, the step
+    is terminal and costs 1, and its reward is 0.
+    """
+
+    next_obs: Float[np.ndarray, "N obs"]
+    reward: Float[np.ndarray, " N"]
+    cost: Float[np.ndarray, "N cost"]
+    terminated: Bool[np.ndarray, " N"]
+    truncated: Bool[np.ndarray, " N"]
+    obs: Float[np.ndarray, "N obs"]
+    blew_up: Bool[np.ndarray, " N"]
+    terms: dict[str, Float[np.ndarray, " N"]]
+
+
+class Simulator:
+    """N copies of a task, stepped in threads, each reset when its episode ends.
+
+    Copy i draws from its own random generator, seeded with (seed, i): the same seed and actions give
+    the same trajectories to the bit for any number of threads and of other copies. Copy 0 does what
+    `gymnasium.make(task.env_id)` does after `reset(seed=seed)`.
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        num_envs: int,
+        *,
+        seed: int,
+        threads: int | None = None,
+        stagger: bool = False,
+    ):
+        """Start all copies; with `stagger`, copy i's first episode ends at (i+1)/N of the horizon."""
+        if num_envs < 1:
+            raise ValueError(f"num_envs is {num_envs}; allowed: at least 1")
+        if threads is not None and threads < 1:
+            raise ValueError(f"threads is {threads}; allowed: at least 1, or None for one a core")
+        if seed < 0:
+            raise ValueError(f"seed is {seed}; allowed: 0 or more")
+        self.task = task
+        self.num_envs = num_envs
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+        self._world = World(task, min(threads or cores or 1, num_envs))
+        self._random = [
+            np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed, i])))
+            for i in range(num_envs)
+        ]
+        self._left = np.full(num_envs, task.horizon)
+        if stagger:
+            self._left = -(-task.horizon * np.arange(1, num_envs + 1) // num_envs)
+        self.blow_ups = 0
+        self._state = np.stack([task.start(random) for random in self._random])
+        self.obs = self._world.observe(self._state)
+
+    def step(self, act: Float[np.ndarray, "N act"]) -> SimStep:
+        """Advance all copies; reset those whose episode ended."""
+        act = checked(act, (self.num_envs, len(self.task.act_names)))
+        out = self._world.step(self._state, self.obs, act)
+        self._left -= 1
+        truncated = self._left <= 0
+        self._state, self.obs = out.state, out.obs
+        ended = np.flatnonzero(truncated | out.terminated)
+        if len(ended):
+            self._reset(ended)
+        self.blow_ups += int(out.blown_up.sum())
+        return SimStep(
+            next_obs=out.obs,
+            reward=out.reward,
+            cost=out.cost,
+            terminated=out.terminated,
+            truncated=truncated,
+            obs=self.obs,
+            blew_up=out.blown_up,
+            terms=out.terms,
+        )
+
+    def _reset(self, rows: np.ndarray) -> None:
+        fresh = np.stack([self.task.start(self._random[i]) for i in rows])
+        self._state[rows] = fresh
+        self._left[rows] = self.task.horizon
+        self.obs = self.obs.copy()
+        self.obs[rows] = self._world.observe(fresh)
+
+    def state(self) -> dict[str, np.ndarray]:
+        """Everything that the future of the copies depends on, as plain arrays."""
+        return {
+            "physics": self._state.copy(),
+            "obs": self.obs.copy(),
+            "steps_left": self._left.copy(),
+            "random": np.stack([_pack(random) for random in self._random]),
+            "blow_ups": np.array(self.blow_ups),
+        }
+
+    def restore(self, state: dict[str, np.ndarray]) -> None:
+        """Continue, to the bit, from what `state` returned."""
+        for name, mine in self.state().items():
+            if name not in state or np.shape(state[name]) != mine.shape:
+                found = np.shape(state[name]) if name in state else "missing"
+                raise ValueError(
+                    f"simulator state {name!r} is {found}; allowed: shape {mine.shape}"
+                    f" ({self.num_envs} copies of {self.task.name})"
+                )
+        self._state = np.array(state["physics"], np.float64)
+        self.obs = np.array(state["obs"], np.float64)
+        self._left = np.array(state["steps_left"], np.int64)
+        self.blow_ups = int(state["blow_ups"])
+        for random, packed in zip(self._random, state["random"], strict=True):
+            random.bit_generator.state = _unpack(packed)
+
+
+_LOW = 2**64 - 1
+
+
+def _pack(random: np.random.Generator) -> np.ndarray:
+    """The state of a PCG64 generator as six 64-bit words."""
+    held = random.bit_generator.state
+    state, inc = held["state"]["state"], held["state"]["inc"]
+    words = [state >> 64, state & _LOW, inc >> 64, inc & _LOW, held["has_uint32"], held["uinteger"]]
+    return np.array(words, np.uint64)
+
+
+def _unpack(packed: np.ndarray) -> dict:
+    words = [int(word) for word in packed]
+    return {
+        "bit_generator": "PCG64",
+        "state": {"state": words[0] << 64 | words[1], "inc": words[2] << 64 | words[3]},
+        "has_uint32": words[4],
+        "uinteger": words[5],
+    }

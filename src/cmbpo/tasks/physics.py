@@ -1,0 +1,159 @@
+"""Many copies of a MuJoCo model, advanced in threads: rows of states in, rows of states out.
+
+What happens to a row depends on that row and its controls alone, so that results are the same to the
+bit for any number of copies and threads. The solver therefore starts cold at every call.
+"""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol, runtime_checkable
+
+import mujoco
+import mujoco.rollout
+import numpy as np
+from jaxtyping import Float
+
+_State = mujoco.mjtState
+_ROW = _State.mjSTATE_TIME | _State.mjSTATE_QPOS | _State.mjSTATE_QVEL
+_INPUT = _ROW | _State.mjSTATE_WARMSTART | _State.mjSTATE_CTRL
+
+Measure = Callable[[mujoco.MjModel, mujoco.MjData, np.ndarray], None]
+"""Writes what a task needs to know beyond the state, such as contact forces, into an array."""
+
+
+@runtime_checkable
+class Physics(Protocol):
+    """What advances the states of many copies."""
+
+    def measure(self, state: Float[np.ndarray, "N state"]) -> Float[np.ndarray, "N measured"]:
+        """What is measured in the given states, without advancing them."""
+        ...
+
+    def step(
+        self, state: Float[np.ndarray, "N state"], control: Float[np.ndarray, "N ctrl"]
+    ) -> tuple[Float[np.ndarray, "N state"], Float[np.ndarray, "N measured"]]:
+        """The states one step later, and what is measured there."""
+        ...
+
+
+class PlainPhysics:
+    """Advances rows [time, qpos, qvel] with `mujoco.rollout`; measures nothing."""
+
+    def __init__(self, model: mujoco.MjModel, frame_skip: int, threads: int):
+        """Prepare `threads` threads that make `frame_skip` time steps a call."""
+        self._rollout = mujoco.rollout.Rollout(nthread=threads if threads > 1 else 0)
+        self._data = [mujoco.MjData(model) for _ in range(threads)]
+        self._model = model
+        self._frame_skip = frame_skip
+
+    def measure(self, state: Float[np.ndarray, "N state"]) -> Float[np.ndarray, "N 0"]:
+        """Nothing."""
+        return np.empty((len(state), 0))
+
+    def step(
+        self, state: Float[np.ndarray, "N state"], control: Float[np.ndarray, "N ctrl"]
+    ) -> tuple[Float[np.ndarray, "N state"], Float[np.ndarray, "N 0"]]:
+        """The states one step later."""
+        n, nstep = len(state), self._frame_skip
+        path = np.empty((n, nstep, state.shape[1]))
+        self._rollout.rollout(
+            [self._model] * n,
+            self._data,
+            state,
+            np.repeat(control[:, None, :], nstep, axis=1),
+            skip_checks=True,
+            nstep=nstep,
+            state=path,
+            sensordata=np.empty((n, nstep, 0)),
+            chunk_size=max(1, n // (4 * len(self._data))),
+        )
+        return path[:, -1], np.empty((n, 0))
+
+
+class Scene:
+    """One model, with the scratch memory of each thread, advanced copy by copy."""
+
+    def __init__(self, model: mujoco.MjModel, frame_skip: int, threads: int, measure: Measure):
+        """Prepare the scratch memory of `threads` threads."""
+        self.model = model
+        self._frame_skip = frame_skip
+        self._data = [mujoco.MjData(model) for _ in range(threads)]
+        self._measure = measure
+
+    def prepare(
+        self, state: Float[np.ndarray, "N state"], control: Float[np.ndarray, "N ctrl"]
+    ) -> Float[np.ndarray, "N given"]:
+        """The rows that `advance` takes."""
+        return np.concatenate([state, np.zeros((len(state), self.model.nv)), control], axis=1)
+
+    def advance(
+        self, thread: int, given: np.ndarray, state: np.ndarray, measured: np.ndarray
+    ) -> None:
+        """Make one step with a thread's memory; write the new state and what is measured there."""
+        data = self._data[thread]
+        mujoco.mj_setState(self.model, data, given, _INPUT)
+        mujoco.mj_step(self.model, data, self._frame_skip)
+        self._measure(self.model, data, measured)
+        mujoco.mj_getState(self.model, data, state, _ROW)
+
+    def measure(self, state: np.ndarray, measured: np.ndarray) -> None:
+        """Write what is measured in a state, without advancing it."""
+        data = self._data[0]
+        mujoco.mj_setState(self.model, data, state, _ROW)
+        mujoco.mj_forward(self.model, data)
+        self._measure(self.model, data, measured)
+
+
+class Crew:
+    """Threads that share the rows of a step; the calling thread is one of them."""
+
+    def __init__(self, threads: int):
+        """Start all but the calling thread."""
+        self._pool = ThreadPoolExecutor(threads - 1) if threads > 1 else None
+        self._threads = threads
+
+    def share(self, rows: int, work: Callable[[int, int], None]) -> None:
+        """Call `work(thread, row)` for each row; each thread takes the next row that is left."""
+        left = iter(range(rows))
+
+        def shift(thread: int) -> None:
+            for row in left:
+                work(thread, row)
+
+        helpers = []
+        if self._pool is not None:
+            helpers = [self._pool.submit(shift, k) for k in range(1, min(self._threads, rows))]
+        shift(0)
+        for helper in helpers:
+            helper.result()
+
+
+class MeasuredPhysics:
+    """Advances rows [time, qpos, qvel] with `mj_step` and measures what it leaves behind."""
+
+    def __init__(
+        self, model: mujoco.MjModel, frame_skip: int, threads: int, measure: Measure, measured: int
+    ):
+        """Prepare `threads` threads; `measure` writes `measured` numbers for each copy."""
+        self._scene = Scene(model, frame_skip, threads, measure)
+        self._crew = Crew(threads)
+        self._measured = measured
+
+    def measure(self, state: Float[np.ndarray, "N state"]) -> Float[np.ndarray, "N measured"]:
+        """What is measured in the given states, without advancing them."""
+        measured = np.zeros((len(state), self._measured))
+        for row, out in zip(state, measured, strict=True):
+            self._scene.measure(row, out)
+        return measured
+
+    def step(
+        self, state: Float[np.ndarray, "N state"], control: Float[np.ndarray, "N ctrl"]
+    ) -> tuple[Float[np.ndarray, "N state"], Float[np.ndarray, "N measured"]]:
+        """The states one step later, and what is measured there."""
+        given = self._scene.prepare(state, control)
+        result = np.empty_like(state)
+        measured = np.zeros((len(state), self._measured))
+        self._crew.share(
+            len(state), lambda k, i: self._scene.advance(k, given[i], result[i], measured[i])
+        )
+        return result, measured

@@ -1,0 +1,89 @@
+"""One step of a task for many copies: what the single environment and the simulator share."""
+
+import ctypes
+from typing import NamedTuple
+
+import mujoco
+import numpy as np
+from jaxtyping import Bool, Float
+
+from cmbpo.tasks.task import Task
+
+BLOWN_UP = 1e4
+"""No position (m, rad) or speed (m/s, rad/s) of a sound simulation comes near this number."""
+
+_IGNORE = ctypes.CFUNCTYPE(None, ctypes.c_char_p)(lambda message: None)
+
+
+class Outcome(NamedTuple):
+    """What a step led to, before any reset."""
+
+    state: Float[np.ndarray, "N state"]
+    obs: Float[np.ndarray, "N obs"]
+    reward: Float[np.ndarray, " N"]
+    cost: Float[np.ndarray, "N cost"]
+    terminated: Bool[np.ndarray, " N"]
+    blown_up: Bool[np.ndarray, " N"]
+    terms: dict[str, Float[np.ndarray, " N"]]
+
+
+class World:
+    """A task and the threads that advance its physics."""
+
+    def __init__(self, task: Task, threads: int):
+        """Compile the scene and prepare `threads` threads."""
+        self.task = task
+        self._physics = task.physics(threads)
+
+    def observe(self, state: Float[np.ndarray, "N state"]) -> Float[np.ndarray, "N obs"]:
+        """The observations of states at the start of an episode."""
+        return self.task.observe(state, self._physics.measure(state))
+
+    def step(
+        self,
+        state: Float[np.ndarray, "N state"],
+        obs: Float[np.ndarray, "N obs"],
+        act: Float[np.ndarray, "N act"],
+    ) -> Outcome:
+        """Advance all copies by one step.
+
+        A copy whose physics blew up is observed as not-a-number throughout and earns nothing, so that
+        the task's own functions end it and charge its cost.
+        """
+        task = self.task
+        within = np.minimum(np.maximum(act, -1.0), 1.0)
+        next_state, measured = self._advance(state, task.control(state, within))
+        blown_up = ~(np.abs(next_state).max(axis=1) < BLOWN_UP)
+        trouble = blown_up.any()
+        if trouble:
+            next_state[blown_up] = state[blown_up]
+            measured[blown_up] = 0.0
+        next_obs = task.observe(next_state, measured)
+        terms = task.reward_terms(state, within, next_state, measured)
+        if trouble:
+            next_obs[blown_up] = np.nan
+            terms = {name: np.where(blown_up, 0.0, term) for name, term in terms.items()}
+        reward = sum(terms.values(), np.zeros(len(state)))
+        cost = task.costs(obs, act, next_obs)
+        terminated = task.terminated(obs, act, next_obs)
+        terms |= task.cost_terms(next_obs, cost, terminated)
+        return Outcome(next_state, next_obs, reward, cost, terminated, blown_up, terms)
+
+    def _advance(self, state: np.ndarray, control: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Step the physics while MuJoCo neither prints nor logs what `blown_up` reports."""
+        before = mujoco.get_mju_user_warning()
+        mujoco.set_mju_user_warning(_IGNORE)
+        try:
+            return self._physics.step(state, control)
+        finally:
+            mujoco.set_mju_user_warning(before)
+
+
+def checked(act: object, shape: tuple[int, ...]) -> Float[np.ndarray, "..."]:
+    """The action as an array of doubles, if it has this shape and is finite."""
+    array = np.asarray(act, np.float64)
+    if array.shape != shape:
+        raise ValueError(f"the action has shape {array.shape}; allowed: {shape}")
+    if not np.isfinite(array).all():
+        raise ValueError(f"the action is {array}; allowed: finite numbers")
+    return array
