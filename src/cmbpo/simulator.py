@@ -14,8 +14,8 @@ class SimStep(NamedTuple):
     """One step of all copies.
 
     `next_obs` is what the step led to, `obs` where the copy now is: the same, unless the copy's
-    episode ended and it was reset. Where the physics `blew_up`, `next_obs` is not a number, the step
-    is terminal and costs 1, and its reward is 0.
+    episode ended and it was reset. Where the physics `blew_up`, `next_obs` is not a number, the
+    step is terminal and costs 1, and its reward is 0.
     """
 
     next_obs: Float[np.ndarray, "N obs"]
@@ -31,9 +31,9 @@ class SimStep(NamedTuple):
 class Simulator:
     """N copies of a task, stepped in threads, each reset when its episode ends.
 
-    Copy i draws from its own random generator, seeded with (seed, i): the same seed and actions give
-    the same trajectories to the bit for any number of threads and of other copies. Copy 0 does what
-    `gymnasium.make(task.env_id)` does after `reset(seed=seed)`.
+    Copy i draws from its own random generator, seeded with (seed, i): the same seed and actions
+    give the same trajectories to the bit for any number of threads and of other copies. Copy 0 does
+    what `gymnasium.make(task.env_id)` does after `reset(seed=seed)`.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class Simulator:
         threads: int | None = None,
         stagger: bool = False,
     ):
-        """Start all copies; with `stagger`, copy i's first episode ends at (i+1)/N of the horizon."""
+        """Start all copies; with `stagger`, first episodes end at 1/N, 2/N, … of the horizon."""
         if num_envs < 1:
             raise ValueError(f"num_envs is {num_envs}; allowed: at least 1")
         if threads is not None and threads < 1:

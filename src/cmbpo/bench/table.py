@@ -8,24 +8,46 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
 Row = Mapping[str, str | int | float | None]
 
 
-def show(title: str, rows: Sequence[Row], *, notes: str = "", json_file: Path | None = None) -> None:
+def show(
+    title: str, rows: Sequence[Row], *, notes: str = "", json_file: Path | None = None
+) -> None:
     """Print rows as a table; write them, with the machine they were measured on, as JSON."""
     names = list(dict.fromkeys(name for row in rows for name in row))
-    table = Table(title=title, caption=notes or None, title_justify="left", caption_justify="left")
+    table = Table(
+        title=title,
+        title_justify="left",
+        box=SIMPLE_HEAD,
+        pad_edge=False,
+        padding=(0, 0),
+    )
     for name in names:
         numeric = any(isinstance(row.get(name), int | float) for row in rows)
-        table.add_column(name, justify="right" if numeric else "left")
+        table.add_column(
+            name,
+            justify="right" if numeric else "left",
+            no_wrap=not numeric,
+            min_width=max(len(word) for word in name.split()),
+        )
     for row in rows:
         table.add_row(*(_cell(row.get(name)) for name in names))
-    Console().print(table)
+    console = Console()
+    console.print(table)
+    if notes:
+        console.print(notes)
     if json_file is not None:
-        content = {"title": title, "notes": notes, "machine": machine(), "rows": list(map(dict, rows))}
+        content = {
+            "title": title,
+            "notes": notes,
+            "machine": machine(),
+            "rows": list(map(dict, rows)),
+        }
         json_file.parent.mkdir(parents=True, exist_ok=True)
         json_file.write_text(json.dumps(content, indent=2) + "\n")
 

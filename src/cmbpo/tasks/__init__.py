@@ -26,7 +26,7 @@ def names() -> tuple[str, ...]:
 
 
 def get(name: str, **options: Any) -> "Task":
-    """The task of this name (`AntSafe`, `AntSafe-v0` or `cmbpo/AntSafe-v0`) with its options set."""
+    """The task of this name (`AntSafe`, `AntSafe-v0`, `cmbpo/AntSafe-v0`) with its options set."""
     full = name.removeprefix("cmbpo/")
     full = full if "-v" in full else f"{full}-v0"
     if full not in _TASKS:

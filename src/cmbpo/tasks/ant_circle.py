@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float
 
 from cmbpo.tasks import ant, scenery
 from cmbpo.tasks.physics import MeasuredPhysics, Physics
-from cmbpo.tasks.task import Task, robot
+from cmbpo.tasks.task import Camera, Task, robot
 
 _START = np.array([0.0, 0.0, 0.55, 1.0, 0, 0, 0, 0, 1.0, 0, -1.0, 0, -1.0, 0, 1.0])
 _RADIUS = 10.0
@@ -23,8 +23,8 @@ class AntCircle(Task):
 
     The robot is Gymnasium's ant with the settings of the older one that CPO used: time step 0.02 s
     (one a step, Runge–Kutta), motors of gear 1 with torques up to ±150 N m, contacts with
-    solref (0.02, 1) and solimp (0.8, 0.8, 0.01). It starts at the centre of the circle. The two lines
-    at x = ±3 are only drawn.
+    solref (0.02, 1) and solimp (0.8, 0.8, 0.01). It starts at the centre of the circle. The two
+    lines at x = ±3 are only drawn.
 
     Action: 8 torques in [−1, 1] (values beyond are clipped), times 150 N m.
 
@@ -38,12 +38,13 @@ class AntCircle(Task):
     | 21–28 | joint velocities, in the order of 7–14 | rad/s |
     | 29–31 | centre of mass x, y, z of the ant | m |
 
-    Reward: (x·v_y − y·v_x)/(1 + |√(x² + y²) − 10|), with position and velocity of the centre of mass
-    after the step; counter-clockwise is positive. There is no other term.
+    Reward: (x·v_y − y·v_x)/(1 + |√(x² + y²) − 10|), with position and velocity of the centre of
+    mass after the step; counter-clockwise is positive. There is no other term.
     Cost: 1 if |x| ≥ 3 m for the centre of mass, else 0. Falling over is not a cost.
-    End: torso height z outside [0.2, 1.0] m, or a state that is not finite (cost 1); truncated after
-    1000 steps (20 s).
-    Start: z = 0.55 m, ankles bent by 1 rad, plus N(0, 0.01²) on positions and N(0, 0.1²) on velocities.
+    End: torso height z outside [0.2, 1.0] m, or a state that is not finite (cost 1); truncated
+    after 1000 steps (20 s).
+    Start: z = 0.55 m, ankles bent by 1 rad, plus N(0, 0.01²) on positions and N(0, 0.1²) on
+    velocities.
 
     Version notes: v0 is the CPO paper's Ant-Circle as the CMBPO authors ran it, on today's MuJoCo.
     """
@@ -62,7 +63,7 @@ class AntCircle(Task):
     act_names = ant.MOTORS
     timestep = 0.02
     frame_skip = 1
-    camera = {"body": "torso", "height": 0.5, "distance": 14.0, "elevation": -35.0, "azimuth": 90.0}
+    camera = Camera("torso", height=0.5, distance=14.0, elevation=-35.0, azimuth=90.0)
 
     @property
     def model(self) -> mujoco.MjModel:

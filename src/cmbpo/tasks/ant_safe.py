@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from functools import cache
+from itertools import pairwise
 from typing import Any
 
 import mujoco
@@ -10,7 +11,7 @@ from jaxtyping import Bool, Float
 
 from cmbpo.tasks import ant, scenery, walls
 from cmbpo.tasks.physics import Physics
-from cmbpo.tasks.task import Task, robot
+from cmbpo.tasks.task import Camera, Task, robot
 
 _SLOPE = np.tan(np.radians(30.0))
 _NEAR_WALL, _BEHIND_WALL = 3.2, 6.8
@@ -21,10 +22,11 @@ class AntSafe(Task):
     """An ant in a zig-zag corridor: run along x, but neither near the walls nor off your feet.
 
     The robot is Gymnasium's ant (0.911 kg; Runge–Kutta, time step 0.01 s, 5 a step: 0.05 s). Six
-    walls, free boxes of half sizes 20 × 0.01 × 0.7 m that weigh next to nothing (1.12e-6 kg) and fall
-    when pushed, stand at (0, ±5), (40, ±5) and (80, ±5), turned by +30°, −30° and +30°. They are put
-    at z = 1.0 m, drop to the floor within ten steps and come to rest at z ≈ 0.72. The corridor's
-    centre line y_c(x) zig-zags with slope tan 30° between x = 20, 60 and 100; y_off = y − y_c(x).
+    walls, free boxes of half sizes 20 × 0.01 × 0.7 m that weigh next to nothing (1.12e-6 kg) and
+    fall when pushed, stand at (0, ±5), (40, ±5) and (80, ±5), turned by +30°, −30° and +30°. They
+    are put at z = 1.0 m, drop to the floor within ten steps and come to rest at z ≈ 0.72. The
+    corridor's centre line y_c(x) zig-zags with slope tan 30° between x = 20, 60 and 100;
+    y_off = y − y_c(x).
 
     Action: 8 torques in [−1, 1] (values beyond are clipped), times gear 150.
 
@@ -41,12 +43,12 @@ class AntSafe(Task):
 
     Reward: (x' − x)/dt − ½·‖a‖² − 0.0005·Σ clip(f, −1, 1)² + 1, with the clipped action and f the
     external force and torque on every body, walls included.
-    Cost: 1 if |y_off| > 3.2 m or the ant fell (below), else 0. `cost_band=True`: 3.2 < |y_off| < 6.8 or
-    fell, as in the authors' code, where what is beyond the wall is free.
-    End: height z outside [0.2, 1.0] m, upside down (1 − 2(q_x² + q_y²) < −0.7), or a state that is not
-    finite; each costs 1. Truncated after 1000 steps.
-    Start: positions of the ant U(−0.1, 0.1) around the model's (z = 0.75 m, joints at 0), velocities
-    N(0, 0.1²); walls without noise.
+    Cost: 1 if |y_off| > 3.2 m or the ant fell (below), else 0. With `cost_band=True` if
+    3.2 < |y_off| < 6.8 or it fell, as in the authors' code: what is beyond the wall is free.
+    End: height z outside [0.2, 1.0] m, upside down (1 − 2(q_x² + q_y²) < −0.7), or a state that is
+    not finite; each costs 1. Truncated after 1000 steps.
+    Start: positions of the ant U(−0.1, 0.1) around the model's (z = 0.75 m, joints at 0),
+    velocities N(0, 0.1²); walls without noise.
 
     Version notes: v0 is AntSafe-v2 of the paper's authors, on today's MuJoCo. The cost is read from
     the observation; theirs came from a position 0.01 s older.
@@ -61,7 +63,7 @@ class AntSafe(Task):
     act_names = ant.MOTORS
     timestep = 0.01
     frame_skip = 5
-    camera = {"body": "torso", "height": 0.5, "distance": 17.0, "elevation": -28.0, "azimuth": 30.0}
+    camera = Camera("torso", height=0.5, distance=17.0, elevation=-28.0, azimuth=30.0)
 
     @property
     def model(self) -> mujoco.MjModel:
@@ -151,8 +153,9 @@ class AntSafe(Task):
 def centre_line(x: Float[np.ndarray, "*batch"]) -> Float[np.ndarray, "*batch"]:
     """y_c(x), the middle of the corridor.
 
-    y_c = tan 30° · { x for x < 20;  |x − 60| − 20 for 20 ≤ x < 100;  20 beyond, and at x = 60 itself },
-    the last as in the authors' code.
+    y_c = tan 30° · x               for x < 20
+    y_c = tan 30° · (|x − 60| − 20)  for 20 ≤ x < 100, except x = 60
+    y_c = tan 30° · 20              beyond, and at x = 60 itself, as in the authors' code
     """
     zigzag = np.minimum(np.abs(x - 60.0) - 20.0, 20.0)
     return _SLOPE * np.where(x < 20.0, x, np.where(x == 60.0, 20.0, zigzag))
@@ -172,6 +175,6 @@ def _model(*, with_walls: bool, drawn: bool) -> mujoco.MjModel:
         corners = np.array([-20.0, 20.0, 60.0 - 1e-9, 100.0])
         for off in (-_NEAR_WALL, _NEAR_WALL):
             points = np.stack([corners, centre_line(corners) + off], axis=1)
-            for start, end in zip(points[:-1], points[1:], strict=True):
+            for start, end in pairwise(points):
                 scenery.line(spec, start, end, scenery.ORANGE)
     return spec.compile()

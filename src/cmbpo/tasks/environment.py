@@ -16,11 +16,11 @@ class TaskEnv(gymnasium.Env):
     """One copy of a task: `gymnasium.make("cmbpo/AntSafe-v0")`.
 
     `info["cost"]` is the cost of the step; each term of reward and cost stands beside it. The time
-    limit is Gymnasium's wrapper, which `gymnasium.make` puts around. After `reset(seed=s)` it does, to
-    the bit, what copy 0 of `Simulator(task, …, seed=s)` does.
+    limit is Gymnasium's wrapper, which `gymnasium.make` puts around. After `reset(seed=s)` it does,
+    to the bit, what copy 0 of `Simulator(task, …, seed=s)` does.
     """
 
-    metadata = {"render_modes": ["human", "rgb_array"], "render_fps": 20}
+    metadata = {"render_modes": ["human", "rgb_array"], "render_fps": 20}  # noqa: RUF012
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class TaskEnv(gymnasium.Env):
 
 
 class ToSafetyGymnasium(gymnasium.Wrapper):
-    """Steps that return (obs, reward, cost, terminated, truncated, info), as Safety-Gymnasium's do."""
+    """Steps (obs, reward, cost, terminated, truncated, info), as Safety-Gymnasium's are."""
 
     def step(self, action: Any) -> tuple:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Advance by one step; the cost is taken from `info`."""
@@ -91,9 +91,10 @@ class ToSafetyGymnasium(gymnasium.Wrapper):
 
 
 class FromSafetyGymnasium(gymnasium.Wrapper):
-    """Gymnasium's steps, with `info["cost"]`, from an environment that returns Safety-Gymnasium's."""
+    """Gymnasium's steps, with `info["cost"]`, from an environment of Safety-Gymnasium."""
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         """Advance by one step; the cost is put into `info`."""
-        obs, reward, cost, terminated, truncated, info = self.env.step(action)  # pyright: ignore
+        step: tuple[Any, ...] = self.env.step(action)
+        obs, reward, cost, terminated, truncated, info = step
         return obs, reward, terminated, truncated, {**info, "cost": float(cost)}

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from cmbpo.tasks import scenery
-from cmbpo.tasks.task import Task, robot
+from cmbpo.tasks.task import Camera, Task, robot
 
 _JOINTS = ("bthigh", "bshin", "bfoot", "fthigh", "fshin", "ffoot")
 _NQ = 10
@@ -20,16 +20,16 @@ _OBSTACLE_START = 10.0
 class HalfCheetahSafe(Task):
     """HalfCheetah-v2 behind a driven obstacle: run fast, but never within 2 m of it.
 
-    The robot is Gymnasium's half cheetah (total mass 14 kg with the obstacle). The obstacle is a box
-    of half sizes 0.1 × 2.3 × 1.3 m on a slide along x (damping 0.2, armature 0.1), its centre first
-    at x = 10 m; it touches nothing but the cheetah, which can push it. A motor of gear 120 that the
-    agent does not command drives it with u(t) = 0.02·sin²(t/3) − 0.004, t in seconds since the reset.
-    It first comes closer (to about 8.04 m from a cheetah that stands still, near step 37) and then
-    runs away, about 169 m in 1000 steps.
+    The robot is Gymnasium's half cheetah (total mass 14 kg with the obstacle). The obstacle is a
+    box of half sizes 0.1 × 2.3 × 1.3 m on a slide along x (damping 0.2, armature 0.1), its centre
+    first at x = 10 m; it touches nothing but the cheetah, which can push it. A motor of gear 120
+    that the agent does not command drives it with u(t) = 0.02·sin²(t/3) − 0.004, t in seconds since
+    the reset. It first comes closer (to about 8.04 m from a cheetah that stands still, near step
+    37) and then runs away, about 169 m in 1000 steps.
 
     Time step 0.01 s, 5 of them a step: 0.05 s.
 
-    Action: 6 torques in [−1, 1] (values beyond are clipped), times gear 120, 90, 60, 120, 60, 30 N m.
+    Action: 6 torques in [−1, 1] (values beyond are clipped), times 120, 90, 60, 120, 60, 30 N m.
 
     | index | observation | unit |
     |---|---|---|
@@ -72,7 +72,7 @@ class HalfCheetahSafe(Task):
     act_names = _JOINTS
     timestep = 0.01
     frame_skip = 5
-    camera = {"body": "torso", "height": 0.7, "distance": 14.0, "elevation": -14.0, "azimuth": 75.0}
+    camera = Camera("torso", height=0.7, distance=14.0, elevation=-14.0, azimuth=75.0)
 
     def __post_init__(self) -> None:
         """Check the option."""

@@ -1,7 +1,7 @@
 """Many copies of a MuJoCo model, advanced in threads: rows of states in, rows of states out.
 
-What happens to a row depends on that row and its controls alone, so that results are the same to the
-bit for any number of copies and threads. The solver therefore starts cold at every call.
+What happens to a row depends on that row and its controls alone, so that results are the same to
+the bit for any number of copies and threads. The solver therefore starts cold at every call.
 """
 
 from collections.abc import Callable

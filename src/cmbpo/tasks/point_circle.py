@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from cmbpo.tasks import scenery
-from cmbpo.tasks.task import Task
+from cmbpo.tasks.task import Camera, Task
 
 _RADIUS = 2.0
 _LIMIT = 1.2
@@ -22,9 +22,9 @@ class PointCircle(Task):
     """A point mass: circle the origin at 2 m, but stay within |x| ≤ 1.2 m.
 
     The point-mass sibling of AntCircle from the CPO paper, small enough to be learned in minutes. A
-    mass of 1 kg slides on a plane against a damping of 2 N s/m; two motors push it along x and y with
-    up to 3 N each, so that its speed along an axis stays below 1.5 m/s and follows the force within
-    0.5 s. Time step 0.01 s, 10 a step: 0.1 s.
+    mass of 1 kg slides on a plane against a damping of 2 N s/m; two motors push it along x and y
+    with up to 3 N each, so that its speed along an axis stays below 1.5 m/s and follows the force
+    within 0.5 s. Time step 0.01 s, 10 a step: 0.1 s.
 
     Action: forces along x and y in [−1, 1] (values beyond are clipped), times 3 N.
 
@@ -38,13 +38,14 @@ class PointCircle(Task):
     End: never, except by a state that is not finite (cost 1); truncated after 1000 steps.
     Start: positions U(−0.1, 0.1), velocities N(0, 0.1²).
 
-    The limit binds. The best closed orbit without it, a circle of about 2 m, earns 3.24 a step and is
-    outside |x| ≤ 1.2 m for more than half of its time. The best one within it, up and down along the
-    two lines and around at the ends, earns 1.908 a step. Both were found by optimising the Fourier
-    coefficients and the period of the path: any smooth path is driven by exactly one force
-    (m·x″ + damping·x′), so that the bounds on force and x are constraints on the path alone. So the
-    best safe return known is 1890: 1.908 a step, less the way onto the orbit. A scripted policy that
-    follows the orbit 1.5 cm inside the lines earns 1867 at no cost (tests/test_point_circle.py).
+    The limit binds. The best closed orbit without it, a circle of about 2 m, earns 3.24 a step and
+    is outside |x| ≤ 1.2 m for more than half of its time. The best one within it, up and down along
+    the two lines and around at the ends, earns 1.908 a step. Both were found by optimising the
+    Fourier coefficients and the period of the path: any smooth path is driven by exactly one force
+    (m·x″ + damping·x′), so that the bounds on force and x are constraints on the path alone. So
+    the best safe return known is 1890: 1.908 a step, less the way onto the orbit. A scripted policy
+    that follows the orbit 1.5 cm inside the lines earns 1867 at no cost, see
+    tests/test_point_circle.py.
 
     Version notes: v0.
     """
@@ -55,7 +56,7 @@ class PointCircle(Task):
     act_names = ("force_x", "force_y")
     timestep = 0.01
     frame_skip = 10
-    camera = {"body": "point", "height": 0.0, "distance": 7.0, "elevation": -55.0, "azimuth": 90.0}
+    camera = Camera("point", height=0.0, distance=7.0, elevation=-55.0, azimuth=90.0)
 
     @property
     def model(self) -> mujoco.MjModel:
@@ -118,7 +119,12 @@ def _model(*, drawn: bool) -> mujoco.MjModel:
         motor.ctrllimited = True
         motor.ctrlrange = [-1.0, 1.0]
     body.add_geom(
-        type=mujoco.mjtGeom.mjGEOM_SPHERE, size=[0.12, 0, 0], mass=1.0, contype=0, conaffinity=0, rgba=[0.8, 0.4, 0.35, 1.0]
+        type=mujoco.mjtGeom.mjGEOM_SPHERE,
+        size=[0.12, 0, 0],
+        mass=1.0,
+        contype=0,
+        conaffinity=0,
+        rgba=[0.8, 0.4, 0.35, 1.0],
     )
     if drawn:
         scenery.light(spec)

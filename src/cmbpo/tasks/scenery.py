@@ -1,6 +1,7 @@
-"""What only the eye sees: floor, lines and rings that are in the pictures but not in the physics."""
+"""What only the eye sees: floor, lines and rings, in the pictures but not in the physics."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import mujoco
 import numpy as np
@@ -63,5 +64,5 @@ def ring(
     """A circle on the floor around the origin."""
     angles = np.linspace(0.0, 2.0 * np.pi, 73)
     points = radius * np.stack([np.cos(angles), np.sin(angles)], axis=1)
-    for start, end in zip(points[:-1], points[1:], strict=True):
+    for start, end in pairwise(points):
         line(spec, start, end, colour, width=width)

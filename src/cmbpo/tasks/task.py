@@ -1,9 +1,8 @@
 """What a task is: the known part of a constrained decision process, and the robot behind it."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import gymnasium
 import mujoco
@@ -14,6 +13,16 @@ from jaxtyping import Bool, Float
 from cmbpo.tasks.physics import Physics, PlainPhysics
 
 
+class Camera(NamedTuple):
+    """Where pictures are taken from: the body that is followed, and the view of it (m, degrees)."""
+
+    body: str
+    height: float
+    distance: float
+    elevation: float
+    azimuth: float
+
+
 class Task(ABC):
     """A constrained task: spaces, limits, and cost and end as functions of a transition.
 
@@ -21,8 +30,8 @@ class Task(ABC):
     imagined transitions. They take NumPy and JAX arrays alike, with any leading axes. A transition
     into a state that is not finite (physics that blew up) is terminal and costs 1 on every task.
 
-    The rest is the simulated robot, in NumPy, for many copies at once. The state of a copy is one row
-    [time, qpos, qvel, …]: everything that its future depends on, apart from its random generator.
+    The rest is the simulated robot, in NumPy, for many copies at once. The state of a copy is one
+    row [time, qpos, qvel, …]: all that its future depends on, apart from its random generator.
     """
 
     name: ClassVar[str]
@@ -33,8 +42,7 @@ class Task(ABC):
     act_names: ClassVar[tuple[str, ...]]
     timestep: ClassVar[float]
     frame_skip: ClassVar[int]
-    camera: ClassVar[Mapping[str, Any]]
-    """Where the camera looks from, and the body that it follows."""
+    camera: ClassVar[Camera]
 
     @property
     def env_id(self) -> str:

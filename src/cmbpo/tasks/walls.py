@@ -25,7 +25,7 @@ _MOVING, _ASLEEP = -1.0, -2.0
 _STILL = 1e-9
 """Walls that a step moves by less (m, rad, m/s, rad/s) are at rest."""
 _REACH = 1.24
-"""Outstretched leg (4√2/5 m), its radius (0.08 m), the margins of two contacts (0.02 m), and a bit."""
+"""An outstretched leg (4√2/5 m), its radius (0.08 m), two contact margins (0.02 m), and a bit."""
 
 
 def add_walls(spec: mujoco.MjSpec) -> None:
@@ -90,7 +90,9 @@ class WalledPhysics:
         # twice the way that the torso makes in a step at its present speed, and a bit
         way = 0.1 + 0.1 * np.sqrt(np.vecdot(velocity, velocity))
         whole = (state[:, -1] == _MOVING) | (self._clearance(state) < _REACH + way)
-        self._advance(state, control, np.flatnonzero(whole), np.flatnonzero(~whole), result, measured)
+        self._advance(
+            state, control, np.flatnonzero(whole), np.flatnonzero(~whole), result, measured
+        )
         shift = result[:, 1:4] - state[:, 1:4]
         further = np.flatnonzero(~whole & ~(np.sqrt(np.vecdot(shift, shift)) < way))
         if len(further):
@@ -119,7 +121,9 @@ class WalledPhysics:
     ) -> None:
         """Write the next states of some rows from the whole scene, of others from the ant alone."""
         scenes = self._scene.prepare(state[whole, :-1], control[whole])
-        given = np.concatenate([state[alone, : self._ant_qpos], state[alone, self._ant_qvel]], axis=1)
+        given = np.concatenate(
+            [state[alone, : self._ant_qpos], state[alone, self._ant_qvel]], axis=1
+        )
         ants = self._ant.prepare(given, control[alone])
         n, few = len(whole), self._ant_measured
 

@@ -47,13 +47,14 @@ class World:
     ) -> Outcome:
         """Advance all copies by one step.
 
-        A copy whose physics blew up is observed as not-a-number throughout and earns nothing, so that
-        the task's own functions end it and charge its cost.
+        A copy whose physics blew up is observed as not-a-number throughout and earns nothing, so
+        that the task's own functions end it and charge its cost.
         """
         task = self.task
         within = np.minimum(np.maximum(act, -1.0), 1.0)
         next_state, measured = self._advance(state, task.control(state, within))
-        blown_up = ~(np.abs(next_state).max(axis=1) < BLOWN_UP)
+        sound = np.abs(next_state).max(axis=1) < BLOWN_UP
+        blown_up = ~(sound & np.isfinite(measured.sum(axis=1)))
         trouble = blown_up.any()
         if trouble:
             next_state[blown_up] = state[blown_up]
