@@ -9,6 +9,7 @@ import cmbpo
 
 PACKAGE = Path(cmbpo.__file__).parent
 ORDER = [
+    "registration",
     "settings",
     "presets",
     "tasks",

@@ -2,11 +2,15 @@
 
 from typing import TYPE_CHECKING, Any
 
+from cmbpo import registration
+
 if TYPE_CHECKING:
     from cmbpo.agent import Agent, load
 
 __version__ = "0.1.0"
 __all__ = ["Agent", "__version__", "load"]
+
+registration.register()
 
 
 def __getattr__(name: str) -> Any:

@@ -6,7 +6,7 @@ from functools import partial
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int
 
 from cmbpo.collect import Steps
 from cmbpo.networks import Critic
@@ -53,7 +53,7 @@ def gae(
 
     start = jnp.zeros((), delta.dtype)
     # Unrolled because a GPU pays for each turn of a loop, not for the arithmetic in it.
-    return jax.lax.scan(step, start, (delta, last), reverse=True, unroll=16)[1]
+    return jax.lax.scan(step, start, (delta, last), reverse=True, unroll=8)[1]
 
 
 def estimate(
@@ -76,7 +76,7 @@ def estimate(
     each cost along its first axis.
     """
 
-    def values(obs: Float[Array, "rows obs"]) -> Float[Array, "rows 1+cost"]:
+    def values(obs: Float[Array, "rows obs"]) -> Float[Array, "rows k"]:
         reward_value = jax.vmap(critic)(obs)
         cost_value = jax.vmap(lambda one: jax.vmap(one)(obs), out_axes=1)(cost_critic)
         return jnp.concatenate([reward_value[:, None], _bounded(cost_value, cost_bound)], axis=1)
@@ -135,8 +135,7 @@ def _next_values(
     rows = ends.size
     chunk = min(CHUNK, rows)
     flat_obs = next_obs.reshape(rows, -1)
-    room = -(-rows // chunk) * chunk
-    (where,) = jnp.nonzero(ends.reshape(-1), size=room, fill_value=rows)
+    where = _true_rows(ends.reshape(-1), -(-rows // chunk) * chunk)
     inside = jnp.concatenate([value[1:], jnp.zeros_like(value[:1])]).reshape(rows, -1)
 
     def fill(i, found):
@@ -147,6 +146,11 @@ def _next_values(
     return jax.lax.fori_loop(0, -(-ends.sum() // chunk), fill, inside).reshape(value.shape)
 
 
+def _true_rows(flags: Bool[Array, " rows"], size: int) -> Int[Array, " size"]:
+    """Numbers of the first `size` rows that are true, then the number of rows."""
+    return jnp.searchsorted(jnp.cumsum(flags), jnp.arange(1, size + 1))
+
+
 def join(parts: Sequence[Samples], size: int) -> Samples:
     """The valid rows of all parts, in order, in exactly `size` rows; the rest is not valid."""
 
@@ -155,10 +159,9 @@ def join(parts: Sequence[Samples], size: int) -> Samples:
         return jax.tree.map(lambda x: x.reshape(-1, *x.shape[axes:]), samples)
 
     every = jax.tree.map(lambda *x: jnp.concatenate(x), *map(rows, parts))
-    n = every.valid.size
-    (index,) = jnp.nonzero(every.valid, size=size, fill_value=n)
+    index = _true_rows(every.valid, size)
     picked = jax.tree.map(lambda x: x.at[index].get(mode="fill", fill_value=0), every)
-    return eqx.tree_at(lambda s: s.valid, picked, index < n)
+    return eqx.tree_at(lambda s: s.valid, picked, index < every.valid.size)
 
 
 def normalise(samples: Samples) -> Samples:

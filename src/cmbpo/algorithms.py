@@ -41,6 +41,7 @@ def _region(settings: TrainSettings, horizon: int) -> Region:
         max_kl=s.max_kl,
         cg_iterations=s.cg_iterations,
         cg_damping=s.cg_damping,
+        fisher_share=s.fisher_share,
         backtrack=s.backtrack,
         backtracks=s.backtracks,
     )

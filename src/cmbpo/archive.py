@@ -72,15 +72,15 @@ def add(
 ) -> Archive:
     """The archive with the valid rows of `steps` behind its newest, in their order.
 
-    `steps` and `behaviour` have one axis of rows, at most as many as the archive can hold.
+    `steps` and `behaviour` have one axis of rows, at most as many as the archive can hold. A step
+    at which the physics failed, whose next state is no number, teaches nothing and is left out.
     """
     rows = steps.valid.shape[0]
     if rows > archive.capacity:
         raise ValueError(f"{rows} rows at once; allowed: at most the capacity {archive.capacity}")
-    offset = jnp.cumsum(steps.valid) - 1
-    position = jnp.where(
-        steps.valid, (archive.cursor + offset) % archive.capacity, archive.capacity
-    )
+    kept = steps.valid & jnp.isfinite(steps.next_obs).all(axis=-1) & jnp.isfinite(steps.reward)
+    offset = jnp.cumsum(kept) - 1
+    position = jnp.where(kept, (archive.cursor + offset) % archive.capacity, archive.capacity)
 
     def put(old: Array, new: Array) -> Array:
         return old.at[position].set(new.astype(old.dtype), mode="drop")
@@ -94,5 +94,5 @@ def add(
         terminated=put(archive.terminated, steps.terminated),
         behaviour=jax.tree.map(put, archive.behaviour, behaviour),
         epoch=put(archive.epoch, jnp.full(rows, epoch)),
-        added=archive.added + jnp.sum(steps.valid),
+        added=archive.added + jnp.sum(kept),
     )

@@ -18,8 +18,8 @@ VarianceLoss = Literal["regularised", "paper"]
 VARIANCE_FLOOR = 1e-3
 STD_FLOOR = 1e-4
 
-# Steps through a shuffled list by a prime that does not divide its length visit every entry once.
-STRIDES = (1, 131, 211, 307, 401, 503, 601, 701, 809, 907, 997)
+# Steps around a list by a prime that does not divide its length visit every entry once.
+STRIDES = (101, 151, 211, 251, 307, 353, 401, 457, 503, 557, 601, 653, 701, 757, 809, 857, 907, 997)
 
 
 class Prediction(eqx.Module):
@@ -79,7 +79,7 @@ class FitReport(eqx.Module):
     rows: Int[Array, ""]
 
 
-def _for_each_member(f: Callable) -> Callable:
+def for_each_member(f: Callable) -> Callable:
     """`f` of one network, for all: side by side, but on a CPU, which one fills, one by one."""
     if jax.default_backend() == "cpu":
         return lambda *args: jax.lax.map(lambda one: f(*one), args)
@@ -123,7 +123,7 @@ def predict(
         variance = _variance(raw, ensemble.variance_loss) * ensemble.target.std[None] ** 2
         return jax.vmap(ensemble.target.undo)(mean), variance
 
-    mean, variance = _for_each_member(member)(ensemble.members)
+    mean, variance = for_each_member(member)(ensemble.members)
     shape = (mean.shape[0], *inputs.shape[:-1], mean.shape[-1])
     return Prediction(mean.reshape(shape), variance.reshape(shape))
 
@@ -331,21 +331,24 @@ def _examine(pupil: _Pupil, lesson: _Lesson) -> _Pupil:
 
 
 class _Order(eqx.Module):
-    """Rows in random order, of which the first `count` are a network's own."""
+    """The rows that a network learns from, the first `count` of `rows`, and ways to pass them."""
 
     rows: Int[Array, " capacity"]
     count: Int[Array, ""]
 
-    def __init__(self, own: Bool[Array, " capacity"], *, key: PRNGKeyArray):
-        bits = jax.random.bits(key, own.shape) >> 1
-        self.rows = jnp.argsort(jnp.where(own, bits, jnp.uint32(2**32 - 1)))
+    def __init__(self, own: Bool[Array, " capacity"]):
+        """Collect the rows where `own` holds."""
+        (self.rows,) = jnp.nonzero(own, size=own.shape[0], fill_value=0)
         self.count = jnp.maximum(jnp.sum(own), 1)
 
     def walk(self, *, key: PRNGKeyArray) -> Callable[[Int[Array, " B"]], Int[Array, " B"]]:
-        """An order for one epoch without sorting again: steps of one length around the list."""
+        """An order for one epoch without sorting: equal strides around the list.
+
+        Any stretch of it is spread evenly over all rows, so that batches are alike.
+        """
         key_stride, key_offset = jax.random.split(key)
         strides = jnp.array(STRIDES)
-        usable = (strides == 1) | (self.count % strides != 0)
+        usable = (self.count % strides != 0).astype(jnp.float32)
         stride = jax.random.choice(key_stride, strides, p=usable / jnp.sum(usable))
         offset = jax.random.randint(key_offset, (), 0, self.count)
         return lambda i: self.rows[(offset + stride * (i % self.count)) % self.count]
@@ -409,6 +412,9 @@ def fit(
     best, the old ones if none did better. The number of rows decides nothing but the lengths of
     loops: one compiled program serves an archive of any size.
     """
+    most = 2**31 // max(STRIDES)
+    if archive.capacity > most:
+        raise ValueError(f"an archive of {archive.capacity} rows; allowed: at most {most}")
     ensemble, lesson = _lesson(ensemble, archive, holdout=holdout, max_holdout=max_holdout)
     held = is_held_out(archive, holdout=holdout, max_holdout=max_holdout)
     learnable = subsample * (archive.size - jnp.sum(held))
@@ -422,8 +428,7 @@ def fit(
     )
 
     def train(net: Mlp, opt_state: PyTree, member: Int[Array, ""], key: PRNGKeyArray) -> _Pupil:
-        key_order, key_epochs = jax.random.split(key)
-        order = _Order(is_seen(archive, member, subsample=subsample) & ~held, key=key_order)
+        order = _Order(is_seen(archive, member, subsample=subsample) & ~held)
 
         def epoch(pupil: _Pupil) -> _Pupil:
             key, key_walk = jax.random.split(pupil.key)
@@ -447,10 +452,10 @@ def fit(
         def unfinished(pupil: _Pupil) -> Bool[Array, ""]:
             return (pupil.epochs < max_epochs) & (pupil.waited < patience)
 
-        return jax.lax.while_loop(unfinished, epoch, _enrol(net, opt_state, lesson, key=key_epochs))
+        return jax.lax.while_loop(unfinished, epoch, _enrol(net, opt_state, lesson, key=key))
 
     members = ensemble.members.layers[0].bias.shape[0]
-    pupils = _for_each_member(train)(
+    pupils = for_each_member(train)(
         ensemble.members, opt_state, jnp.arange(members), jax.random.split(key, members)
     )
     best_members, best_opt_state = pupils.best

@@ -1,5 +1,7 @@
 """The multipliers of TRPO-L and PPO-L, one for each constraint, and the penalised advantages."""
 
+import math
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -35,7 +37,7 @@ Multiplier = AdamMultiplier | PidMultiplier
 
 def adam_multiplier(first: float, n_cost: int) -> AdamMultiplier:
     """Multipliers that all start at `first` and follow `ascend`."""
-    xi = jnp.full(n_cost, jnp.log(jnp.expm1(first)))
+    xi = jnp.full(n_cost, math.log(math.expm1(first)), dtype=float)
     return AdamMultiplier(xi, optax.scale_by_adam().init(xi))
 
 
@@ -53,7 +55,7 @@ def ascend(
 
 def pid_multiplier(first: float, n_cost: int, *, delay: int = 10) -> PidMultiplier:
     """Multipliers that all start at `first` and follow `control`."""
-    start, zero = jnp.full(n_cost, first), jnp.zeros(n_cost)
+    start, zero = jnp.full(n_cost, first, dtype=float), jnp.zeros(n_cost)
     return PidMultiplier(start, start, zero, jnp.zeros((delay, n_cost)))
 
 

@@ -127,8 +127,9 @@ def improve(
         horizon=horizon,
         key=key,
     )
-    metrics |= {"Train/PolicyStd": jnp.exp(policy.log_std).mean()}
-    return policy, state, metrics
+    std = jnp.maximum(jnp.exp(policy.log_std), settings.policy.min_std)
+    policy = eqx.tree_at(lambda p: p.log_std, policy, jnp.log(std))
+    return policy, state, metrics | {"Train/PolicyStd": std.mean()}
 
 
 @partial(jax.jit, static_argnames="settings")
@@ -190,17 +191,21 @@ def measure_cost(
     return seen, used, metrics
 
 
+MADE = ("the batch", "the advantages", "the policy", "V", "V_c")
+"""What an update makes, in the order it is made."""
+
+
 @jax.jit
-def finite(learner: Learner, samples: Samples) -> dict[str, Bool[Array, ""]]:
-    """Whether each of the quantities that an update makes is finite throughout."""
+def finite(learner: Learner, samples: Samples) -> list[Bool[Array, ""]]:
+    """Whether each of the quantities `MADE` is finite throughout."""
 
     def whole(tree: PyTree) -> Bool[Array, ""]:
         return jnp.stack([jnp.isfinite(x).all() for x in jax.tree.leaves(tree)]).all()
 
-    return {
-        "the batch of samples": whole((samples.obs, samples.act)),
-        "the advantages": whole((samples.advantage, samples.cost_advantage)),
-        "the policy": whole(learner.policy),
-        "V": whole(learner.critic),
-        "V_c": whole(learner.cost_critic),
-    }
+    return [
+        whole((samples.obs, samples.act)),
+        whole((samples.advantage, samples.cost_advantage)),
+        whole(learner.policy),
+        whole(learner.critic),
+        whole(learner.cost_critic),
+    ]

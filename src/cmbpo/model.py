@@ -187,12 +187,14 @@ def imagine(
     found = rollout.probe(
         world, policy, obs, cut, quantile=s.quantile, max_horizon=s.max_horizon, key=key_probe
     )
+    least = s.min_horizon if s.cut == "batch" else 1
+    common = jnp.maximum(found.horizon, least)
     steps, seen = rollout.imagine(
         world,
         policy,
         model.archive,
         starts,
-        replace(cut, horizon=found.horizon),
+        replace(cut, horizon=common),
         rows=rows,
         steps=-int(-ROOM * settings.batch_size // s.lanes),
         lanes=s.lanes,
@@ -202,7 +204,7 @@ def imagine(
         "Model/KL": found.disagreement,
         "Model/KLShare": found.disagreement / model.limits.reference,
         "Rollout/Length": seen.length,
-        "Rollout/Horizon": found.horizon,
+        "Rollout/Horizon": common,
         "Rollout/Rows": seen.rows,
         "Rollout/RewardRate": seen.reward_rate,
         "Rollout/Terminated": seen.terminated,

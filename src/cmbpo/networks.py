@@ -11,14 +11,15 @@ Activation = Callable[[Float[Array, " n"]], Float[Array, " n"]]
 
 
 class Linear(eqx.Module):
-    """x ↦ Wx + b, with W orthogonal at the start and b zero."""
+    """x ↦ Wx + b, with W random in Glorot's way at the start and b zero."""
 
     weight: Float[Array, "n_out n_in"]
     bias: Float[Array, " n_out"]
 
     def __init__(self, n_in: int, n_out: int, *, scale: float, key: PRNGKeyArray):
-        """Draw W with singular values `scale`."""
-        self.weight = jax.nn.initializers.orthogonal(scale)(key, (n_out, n_in))
+        """Draw W from U(−w, w), w = `scale` · √(6/(n_in + n_out))."""
+        w = scale * (6.0 / (n_in + n_out)) ** 0.5
+        self.weight = jax.random.uniform(key, (n_out, n_in), minval=-w, maxval=w)
         self.bias = jnp.zeros(n_out)
 
     def __call__(self, x: Float[Array, " n_in"]) -> Float[Array, " n_out"]:
@@ -41,7 +42,7 @@ class Mlp(eqx.Module):
         key: PRNGKeyArray,
     ):
         """Connect `widths`, from input to output."""
-        scales = [2.0**0.5] * (len(widths) - 2) + [last_scale]
+        scales = [1.0] * (len(widths) - 2) + [last_scale]
         keys = jax.random.split(key, len(scales))
         self.layers = tuple(
             Linear(n_in, n_out, scale=scale, key=k)
@@ -126,7 +127,7 @@ class Policy(eqx.Module):
         """An untrained policy."""
         widths = (n_obs, *hidden, n_act)
         self.net = Mlp(widths, activation=jnp.tanh, last_scale=last_layer_scale, key=key)
-        self.log_std = jnp.full(n_act, log_std)
+        self.log_std = jnp.full(n_act, log_std, dtype=float)
         self.normaliser = identity_normaliser(n_obs)
 
     def __call__(self, obs: Float[Array, " obs"]) -> Gaussian:

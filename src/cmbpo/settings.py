@@ -5,7 +5,7 @@ need not.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 
@@ -22,6 +22,8 @@ class PolicySettings:
     """Widths of the hidden tanh layers."""
     log_std: float = -0.5
     """Initial logarithm of the standard deviation, the same in every state."""
+    min_std: float = 0.0
+    """Least standard deviation: an update never explores less."""
     last_layer_scale: float = 1.0
     """Factor on the initial weights of the last layer; small: it starts near zero torque."""
     normalise: bool = False
@@ -29,6 +31,7 @@ class PolicySettings:
 
     def __post_init__(self) -> None:
         """Check the values."""
+        _require(self.min_std >= 0.0, "policy.min_std", self.min_std, "0 or more")
         _require(
             bool(self.hidden) and min(self.hidden) > 0, "policy.hidden", self.hidden, "positive"
         )
@@ -107,7 +110,7 @@ class DynamicsSettings:
     """Share of the data kept for early stopping and the choice of elites."""
     max_holdout: int = 5000
     """Most rows that are held out."""
-    subsample: float = 0.8
+    subsample: float = 1.0
     """Share of the other rows that each network learns from, its own share for each."""
     first_epochs: int = 200
     """Most epochs of the first fit."""
@@ -115,7 +118,7 @@ class DynamicsSettings:
     """Most epochs of each later fit."""
     patience: int = 5
     """Epochs without a gain of 1 % after which a network stops."""
-    fit_every: int = 2000
+    fit_every: int = 1000
     """New real steps after which the ensemble is fitted again."""
 
     def __post_init__(self) -> None:
@@ -141,6 +144,8 @@ class RolloutSettings:
     """With `batch`: the quantile of the trajectories' disagreement that is held against d_H."""
     first_horizon: int = 5
     """h₀: the mean horizon that d_H allows on the first data."""
+    min_horizon: int = 1
+    """With `batch`: the shortest common horizon, however much the networks disagree."""
     max_horizon: int = 40
     """Longest imagined trajectory."""
     schedule: tuple[int, int, int] = (3, 15, 1000)
@@ -159,6 +164,12 @@ class RolloutSettings:
     def __post_init__(self) -> None:
         """Check the values."""
         _require(self.temperature >= 0.0, "rollout.temperature", self.temperature, "0 or more")
+        _require(
+            1 <= self.min_horizon <= self.max_horizon,
+            "rollout.min_horizon",
+            self.min_horizon,
+            f"1 to max_horizon = {self.max_horizon}",
+        )
         _require(0.0 < self.quantile <= 1.0, "rollout.quantile", self.quantile, "above 0, up to 1")
         _require(
             1 <= self.first_horizon <= self.max_horizon,
@@ -228,6 +239,9 @@ class TrustRegionSettings:
     """Conjugate-gradient steps per solve with the Fisher matrix."""
     cg_damping: float = 0.1
     """Multiple of the identity added to the Fisher matrix."""
+    fisher_share: float = 1.0
+    """Share of the batch's states that the Fisher matrix is averaged over; conjugate gradients take
+    that share of their time."""
     backtrack: float = 0.8
     """Factor by which the line search shortens the step."""
     backtracks: int = 10
@@ -242,6 +256,12 @@ class TrustRegionSettings:
     def __post_init__(self) -> None:
         """Check the values."""
         _require(self.max_kl > 0.0, "trust_region.max_kl", self.max_kl, "above 0")
+        _require(
+            0.0 < self.fisher_share <= 1.0,
+            "trust_region.fisher_share",
+            self.fisher_share,
+            "above 0, up to 1",
+        )
         _require(
             0.0 < self.backtrack < 1.0, "trust_region.backtrack", self.backtrack, "between 0 and 1"
         )
@@ -281,6 +301,10 @@ class LagrangianSettings:
     """Adam's step size."""
     gains: tuple[float, float, float] = (0.1, 0.01, 0.01)
     """Proportional, integral and derivative gain of the PID rule."""
+
+    def __post_init__(self) -> None:
+        """Check the values."""
+        _require(self.first > 0.0, "lagrangian.first", self.first, "above 0")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -342,3 +366,20 @@ class TrainSettings:
                 self.cost_limit,
                 "finite numbers, 0 or more",
             )
+
+    def for_programs(self) -> "TrainSettings":
+        """These settings without those that no compiled program depends on.
+
+        Programs are compiled once for equal settings: other seeds and folders share them.
+        """
+        return replace(
+            self,
+            seed=0,
+            total_steps=1,
+            log_dir="",
+            device="auto",
+            checkpoint_every=1,
+            init_from=None,
+            wandb=False,
+            preset="",
+        )

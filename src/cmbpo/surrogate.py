@@ -73,7 +73,7 @@ def surrogate(
         return Prediction(reward=change[0], cost=change[1:], kl=jnp.sum(weight * new.kl(old)))
 
     def gradients() -> tuple[Theta, Float[Array, "cost n"]]:
-        def changes(theta: Theta) -> Float[Array, " 1+cost"]:
+        def changes(theta: Theta) -> Float[Array, " k"]:
             predicted = predict(theta)
             return jnp.concatenate([predicted.reward[None], predicted.cost])
 

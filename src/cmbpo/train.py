@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from cmbpo import console, device, learner, model, tasks
+from cmbpo import bound, console, device, learner, model, tasks
 from cmbpo.advantage import Samples
 from cmbpo.algorithms import ALGORITHMS
 from cmbpo.collect import Episode, Ledger, Steps, collect
@@ -32,12 +32,28 @@ Row = dict[str, float | int | str]
 Callback = Callable[[Mapping[str, Any]], None]
 
 
+@dataclass(frozen=True)
+class Promise:
+    """What the step of an update was made from: the real cost then, and the change it predicted."""
+
+    cost: np.ndarray
+    change: np.ndarray
+    kl: np.ndarray
+    disagreement: np.ndarray
+
+    @classmethod
+    def none(cls, n_cost: int) -> "Promise":
+        """Before the first step; its comparison is not a number."""
+        unknown = np.full(n_cost, np.nan)
+        return cls(unknown, unknown, np.array(np.nan), np.array(np.nan))
+
+
 class Trainer:
     """A run in progress: the real copies of the task, what learns, and the counts so far."""
 
     def __init__(self, settings: TrainSettings):
         """Nothing is collected or compiled yet."""
-        self.settings = settings
+        self.settings, self.static = settings, settings.for_programs()
         self.task = tasks.get(settings.env_id)
         self.limits = np.array(settings.cost_limit or self.task.cost_limits)
         self._check()
@@ -48,7 +64,7 @@ class Trainer:
         self.regret = 0.0
         self.violating_episodes = 0
         self.seconds = 0.0
-        self.promise = np.zeros((2, len(self.limits)))
+        self.promise = Promise.none(len(self.limits))
         self.offending: Samples | None = None
         self.episodes: list[Episode] = []
         self.phases: dict[str, float] = {}
@@ -81,7 +97,7 @@ class Trainer:
             "regret": np.array(self.regret),
             "violating_episodes": np.array(self.violating_episodes),
             "seconds": np.array(self.seconds),
-            "promise": self.promise,
+            "promise": vars(self.promise),
         }
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -93,7 +109,7 @@ class Trainer:
         self.regret = float(state["regret"])
         self.violating_episodes = int(state["violating_episodes"])
         self.seconds = float(state["seconds"])
-        self.promise = np.array(state["promise"])
+        self.promise = Promise(**state["promise"])
 
     def take_over(self, other: Run) -> None:
         """Start with the policy, critics and model of another run, but not with its counts."""
@@ -127,10 +143,10 @@ class Trainer:
             self._set(policy=normalised(self.learner.policy, np.concatenate(seen)))
         if self.learner.model is not None:
             fitted = model.fit(
-                self.learner.model, settings, epochs=settings.dynamics.first_epochs, key=key_fit
+                self.learner.model, self.static, epochs=settings.dynamics.first_epochs, key=key_fit
             )
             policy = self.learner.policy
-            self._set(model=model.calibrate(fitted, policy, settings, self.task, key_limits))
+            self._set(model=model.calibrate(fitted, policy, self.static, self.task, key_limits))
 
     def step(self) -> Row:
         """One policy update: the phases of the paper, in its order."""
@@ -153,10 +169,12 @@ class Trainer:
                 world = model.remember(now.model, real, now.policy, self.update + 1)
                 if int(world.fresh) >= settings.dynamics.fit_every:
                     world = model.fit(
-                        world, settings, epochs=settings.dynamics.epochs, key=key_model
+                        world, self.static, epochs=settings.dynamics.epochs, key=key_model
                     )
                     if settings.rollout.recalibrate:
-                        world = model.calibrate(world, now.policy, settings, self.task, key_limits)
+                        world = model.calibrate(
+                            world, now.policy, self.static, self.task, key_limits
+                        )
                 self._set(model=jax.block_until_ready(world))
             with self.phase("Imagine"):
                 imagined, disagreement, imagined_rate, found = model.imagine(
@@ -164,7 +182,7 @@ class Trainer:
                     now.policy,
                     jnp.array(settings.batch_size - samples),
                     jnp.array(self.update),
-                    settings,
+                    self.static,
                     self.task,
                     horizon,
                     key_imagine,
@@ -173,9 +191,9 @@ class Trainer:
                 parts.append(jax.block_until_ready(imagined))
                 metrics |= found | world.quality | {"Mixing/Alpha": alpha}
         with self.phase("Advantage"):
-            samples, found = learner.gather(now.critic, now.cost_critic, parts, settings)
+            samples, found = learner.gather(now.critic, now.cost_critic, parts, self.static)
             real_cost, cost, measured = learner.measure_cost(
-                now.real_cost, real, imagined_rate, settings, horizon
+                now.real_cost, real, imagined_rate, self.static, horizon
             )
             self._set(real_cost=real_cost)
             metrics |= found | measured
@@ -189,13 +207,13 @@ class Trainer:
                 cost,
                 target,
                 key_improve,
-                settings=settings,
+                settings=self.static,
                 horizon=horizon,
             )
             self._set(policy=policy, improvement=improvement)
             metrics |= jax.block_until_ready(found)
         with self.phase("Critic"):
-            fitted, found = learner.fit_critics(self.learner, samples, key_critic, settings)
+            fitted, found = learner.fit_critics(self.learner, samples, key_critic, self.static)
             self._set(**fitted)
             metrics |= jax.block_until_ready(found)
 
@@ -231,17 +249,16 @@ class Trainer:
 
     def _guard(self, samples: Samples) -> None:
         """Stop where a number is no longer one, with the batch at hand."""
-        for name, finite in learner.finite(self.learner, samples).items():
+        found = jax.device_get(learner.finite(self.learner, samples))
+        for name, finite in zip(learner.MADE, found, strict=True):
             if not finite:
                 self.offending = samples
-                raise NonFiniteError(f"{name} is not finite after update {self.update}")
+                raise NonFiniteError(f"not finite in update {self.update}: {name}")
 
     def _row(self, metrics: dict[str, Any], steps: int, seconds: float) -> Row:
         """What this update adds to progress.csv; times last."""
         horizon, spent = self.task.horizon, self.ledger.cumulative_cost
         real = np.asarray(metrics["Constraint/Real"], float)
-        before, promised = self.promise
-        self.promise = np.stack([real, metrics["Constraint/PredictedChange"]])
         self.regret += float(np.maximum(real - self.limits, 0.0).sum()) * steps / horizon
         self.violating_episodes += sum(
             any(c > d for c, d in zip(e.cost, self.limits, strict=True)) for e in self.episodes
@@ -259,13 +276,35 @@ class Trainer:
         }
         if "Misc/OptimCase" in metrics:
             row["Misc/Case"] = CASES[int(metrics["Misc/OptimCase"])]
-        known = self.update > 1
-        row["Bound/PromisedChange"] = promised if known else np.full_like(promised, np.nan)
-        row["Bound/RealChange"] = real - before if known else np.full_like(promised, np.nan)
-        row["Bound/EpsilonPolicy"] = (max(float(metrics["Train/KL"]), 0.0) / 2.0) ** 0.5
+        row |= self._kept_promise(real, metrics)
         fps = steps / seconds
         row |= {"Time/FPS": fps, "Time/Epoch": seconds, "Time/Total": self.seconds, **self.phases}
         return _flat(row, self.task.cost_names)
+
+    def _kept_promise(self, real: np.ndarray, metrics: dict[str, Any]) -> dict[str, Any]:
+        """Boundary 4.1 in its practical form: what the last step promised, and what came of it."""
+        last, width = self.promise, len(self.task.obs_names) + 1
+        self.promise = Promise(
+            cost=real,
+            change=np.asarray(metrics["Constraint/PredictedChange"], float),
+            kl=np.asarray(metrics["Train/KL"], float),
+            disagreement=np.array(width * float(metrics.get("Model/KL", 0.0))),
+        )
+        kept = bound.practical(
+            kl=jnp.asarray(last.kl, jnp.float32),
+            disagreement=jnp.asarray(last.disagreement, jnp.float32),
+            cost_surrogate=jnp.asarray(last.change, jnp.float32),
+            cost_before=jnp.asarray(last.cost, jnp.float32),
+            cost_after=jnp.asarray(real, jnp.float32),
+            discount=self.settings.advantage.cost_discount,
+        )
+        return {
+            "Bound/EpsilonPolicy": kept.eps_pi,
+            "Bound/EpsilonModel": kept.eps_m,
+            "Bound/Epsilon": kept.epsilon,
+            "Bound/PromisedChange": kept.predicted_cost_change,
+            "Bound/RealChange": kept.real_cost_change,
+        }
 
     def take_episodes(self) -> list[Row]:
         """The episodes that ended since the last call, as rows of episodes.csv."""

@@ -1,0 +1,120 @@
+"""The views show what is in the row, nothing that is not, and fit the terminal."""
+
+import io
+
+import pytest
+from rich.console import Console
+
+from cmbpo import console
+from cmbpo.console import LiveView, PlainView
+
+MODEL_FREE = {
+    "TotalEnvSteps": 50_000,
+    "Train/Epoch": 5,
+    "Metrics/EpRet": 1234.5,
+    "Metrics/EpCost": 12.3,
+    "Cost/Cumulative": 987,
+    "Misc/Case": "recovery",
+    "Time/Total": 12.0,
+    "Time/Collect": 0.5,
+}
+MODEL_BASED = MODEL_FREE | {
+    "Mixing/Alpha": 0.05,
+    "Rollout/Length": 12.4,
+    "Model/HoldoutMSE": 0.0314,
+    "Metrics/EpCost": 8.2,
+}
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """Seconds that pass when the test says so."""
+    now = [0.0]
+    monkeypatch.setattr(console.time, "monotonic", lambda: now[0])
+    return now
+
+
+def terminal(width, **more):
+    return Console(file=io.StringIO(), force_terminal=True, width=width, **more)
+
+
+def drawn(row, *, width, colours=False):
+    screen = terminal(width, color_system="standard" if colours else None)
+    live = LiveView(screen, "cmbpo · AntSafe", total_steps=100_000, cost_limit=10.0)
+    for _ in range(3):
+        live.show(row)
+    with screen.capture() as capture:
+        screen.print(live)
+    return capture.get()
+
+
+def plain(every=2.0):
+    out = io.StringIO()
+    view = PlainView(Console(file=out), "cpo", total_steps=100_000, cost_limit=10.0, every=every)
+    return view, out
+
+
+@pytest.mark.parametrize("width", [60, 80, 140])
+def test_the_table_fits_its_terminal(width):
+    assert all(len(line) == width for line in drawn(MODEL_BASED, width=width).splitlines())
+
+
+@pytest.mark.parametrize("width", [80, 140])
+def test_the_table_shows_every_quantity_of_the_row(width):
+    text = drawn(MODEL_BASED, width=width)
+    for shown in ("1,234", "8.2 of 10", "987", "0.05", "12.4", "0.0314", "recovery", "0.50 s"):
+        assert shown in text
+    assert "50,000 of 100,000 steps" in text
+
+
+def test_what_the_row_lacks_is_not_shown():
+    text = drawn(MODEL_FREE, width=80)
+    assert "α" not in text
+    assert "model error" not in text
+
+
+def test_a_cost_above_the_limit_is_red_and_one_below_green():
+    red, green = "\x1b[1;31m", "\x1b[32m"
+    assert red + "12.3 of 10" in drawn(MODEL_FREE, width=80, colours=True)
+    assert green + "8.2 of 10" in drawn(MODEL_BASED, width=80, colours=True)
+
+
+def test_a_quantity_that_is_not_known_yet_is_a_dash():
+    assert "– of 10" in drawn(MODEL_FREE | {"Metrics/EpCost": float("nan")}, width=80)
+
+
+def test_lines_come_at_most_every_two_seconds_and_the_last_always(clock):
+    view, out = plain()
+    with view:
+        for update in range(1, 8):
+            clock[0] += 0.7
+            view.show(MODEL_FREE | {"Train/Epoch": update})
+    lines = out.getvalue().splitlines()
+    assert lines[0] == "cpo"
+    assert [line.split(" | ")[0] for line in lines[1:]] == ["update 1", "update 4", "update 7"]
+
+
+def test_a_line_says_what_matters(clock):
+    view, out = plain()
+    view.show(MODEL_BASED | {"TotalEnvSteps": 40_000})
+    clock[0] = 10.0
+    view.show(MODEL_BASED)
+    assert out.getvalue().splitlines()[1] == (
+        "update 5 | steps 50,000 | return 1,234 | cost 8.2 of 10 | cost so far 987 | case recovery"
+        " | α 0.05 | rollout length 12.4 | model error 0.0314 | left 0:00:50"
+    )
+
+
+def test_the_view_suits_the_output():
+    view = console.view("cpo", total_steps=10, cost_limit=1.0, console=Console(file=io.StringIO()))
+    assert isinstance(view, PlainView)
+
+
+def test_messages_stand_apart_from_the_table():
+    screen = terminal(80)
+    with LiveView(screen, "cpo", total_steps=100_000, cost_limit=10.0) as view:
+        view.show(MODEL_FREE)
+        view.say("saved")
+    out = screen.file
+    assert isinstance(out, io.StringIO)
+    assert "saved\n" in out.getvalue()
