@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: setup train test test-slow bench report lock
+.PHONY: setup train test test-slow bench lock
 
 setup: $(READY)
 
@@ -24,7 +24,7 @@ test: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/pyright
-	$(BIN)/pytest -m "not slow"
+	$(BIN)/pytest -n auto -m "not slow"
 
 # The proofs that take over a minute each.
 test-slow: $(READY)
@@ -32,8 +32,6 @@ test-slow: $(READY)
 
 bench: $(READY)
 	$(BIN)/cmbpo bench simulator
-	$(BIN)/cmbpo bench update
-	$(BIN)/cmbpo bench algorithms
 
 # Resolve every version anew (needs uv). The lock names no registry.
 lock:

@@ -110,10 +110,13 @@ def test_rows_after_the_last_checkpoint_are_made_again(unbroken, tmp_path):
 
 
 def test_nothing_compiles_after_the_second_update(tmp_path):
-    compiled = []
-    jax.monitoring.register_event_duration_secs_listener(
-        lambda name, *_, **__: compiled.append(name) if "backend_compile" in name else None
-    )
+    compiled: list[str] = []
+
+    def note(event: str, duration_secs: float, **kwargs: str | int) -> None:
+        if "backend_compile" in event:
+            compiled.append(event)
+
+    jax.monitoring.register_event_duration_secs_listener(note)
     seen = []
     agent = cmbpo.Agent(settings=tiny("cmbpo", tmp_path, total_steps=steps(UPDATES + 1)))
     agent.learn(callbacks=[lambda row: seen.append(len(compiled))])

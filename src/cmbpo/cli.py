@@ -102,8 +102,8 @@ def tasks(args: list[str]) -> None:
 class BenchCommand:
     """Measure speed."""
 
-    what: Annotated[Literal["simulator", "update", "algorithms"], tyro.conf.Positional]
-    """The simulator beside bare MuJoCo, one update by phases, or whole algorithms."""
+    what: Annotated[Literal["simulator"], tyro.conf.Positional]
+    """simulator: many copies of each task, beside bare MuJoCo and Gymnasium's own loop."""
     json: Path | None = None
     """File for the measurements as data."""
 
@@ -112,9 +112,9 @@ def bench(args: list[str]) -> None:
     """Measure speed."""
     command = tyro.cli(BenchCommand, args=args, prog="cmbpo bench")
 
-    import importlib
+    from cmbpo.bench import simulator
 
-    importlib.import_module(f"cmbpo.bench.{command.what}").main(json=command.json)
+    {"simulator": simulator.main}[command.what](json=command.json)
 
 
 @dataclass(frozen=True)
@@ -170,6 +170,8 @@ def main() -> None:
         COMMANDS[args[0]](args[1:])
     except (ValueError, FileNotFoundError) as mistake:
         sys.exit(f"cmbpo {args[0]}: {mistake}")
+    except BrokenPipeError:
+        sys.stderr.close()
 
 
 if __name__ == "__main__":
