@@ -64,6 +64,14 @@ def test_the_point_moves_as_solved_by_hand():
     np.testing.assert_allclose(simulator.obs[0], [*x, *v], atol=1e-9)
 
 
+def test_stops_hold_the_point_along_x_only():
+    simulator = Simulator(TASK, 2, seed=0)
+    for _ in range(60):
+        simulator.step(np.array([[1.0, 1.0], [-1.0, -1.0]]))
+    np.testing.assert_allclose(simulator.obs[:, 0], [2.5, -2.5], atol=0.02)
+    assert (np.abs(simulator.obs[:, 1]) > 8.0).all()
+
+
 def test_reward_is_the_formula():
     simulator = Simulator(TASK, 3, seed=1)
     for _ in range(5):

@@ -2,7 +2,7 @@
 
 `paper`: the hyperparameter table of appendix B (CMBPO) and the settings of the published baseline
 runs, with only the repairs without which the printed algorithm does not run (docs/deviations.md).
-`default`: what holds the limit; docs/results.md has the measurements behind it.
+`default`: what came closest to holding the limit; docs/results.md has the measurements.
 """
 
 from dataclasses import replace
@@ -84,19 +84,19 @@ def _cmbpo_paper(task: str) -> TrainSettings:
 
 
 def _cmbpo_default(task: str) -> TrainSettings:
-    """What held the limit in our measurements, built on the paper's numbers."""
+    """What came closest to holding the limit, built on the paper's numbers."""
     paper = _cmbpo_paper(task)
     ant, cheetah = task.startswith("Ant"), task == "HalfCheetahSafe"
-    real = {"HalfCheetahSafe": 500, "PointCircle": 500}.get(task, 1000)
-    return replace(
+    real = 500 if cheetah else 1000
+    settings = replace(
         paper,
-        total_steps={"HalfCheetahSafe": 600_000, "PointCircle": 60_000}.get(task, 1_000_000),
+        total_steps=600_000 if cheetah else 1_000_000,
         policy=replace(
             paper.policy,
             last_layer_scale=0.01,
-            # With mean 0 and σ = 0.6 an ant falls and every fifth cheetah is on its back after 600
-            # steps, where it learns to slide; at σ = 0.14 the ant stands, at 0.37 the cheetah does.
-            log_std={"AntSafe": -2.0, "PointCircle": -0.5}.get(task, -1.0),
+            # With mean 0 and σ = 0.6 an ant falls and one cheetah in seven is on its back after
+            # 600 steps; at σ = 0.14 the ant stands, at 0.37 the cheetah does.
+            log_std=-2.0 if task == "AntSafe" else -1.0,
             min_std=0.25 if cheetah else 0.0,
             normalise=cheetah,
         ),
@@ -119,21 +119,52 @@ def _cmbpo_default(task: str) -> TrainSettings:
         ),
         trust_region=replace(paper.trust_region, step="barrier", cost_gain=3.0 if cheetah else 1.0),
     )
+    return _point_circle(settings) if task == "PointCircle" else settings
 
 
 def _small(settings: TrainSettings) -> TrainSettings:
     """The same algorithm with networks and batches that two CPU cores train in minutes."""
     return replace(
         settings,
-        total_steps=60_000,
-        batch_size=10_000,
-        initial_steps=5_000,
-        archive_size=60_000,
+        total_steps=200_000,
+        num_envs=40,
+        batch_size=6_000,
+        initial_steps=3_000,
+        # A fit passes over the whole archive: this much keeps the states of the last ten policies.
+        archive_size=20_000,
         policy=replace(settings.policy, hidden=(64, 64)),
-        critic=replace(settings.critic, hidden=(64, 64), members=1, batch_size=512, epochs=8),
-        dynamics=replace(settings.dynamics, hidden=(64, 64), batch_size=256),
-        rollout=replace(settings.rollout, lanes=200, probe=100),
-        mixing=replace(settings.mixing, min_real=500, max_real=10_000),
+        critic=replace(
+            settings.critic,
+            hidden=(64, 64),
+            members=1,
+            learning_rate=1e-3,
+            batch_size=500,
+            epochs=4,
+        ),
+        dynamics=replace(settings.dynamics, hidden=(64, 64), members=5, elites=3, batch_size=512),
+        rollout=replace(settings.rollout, lanes=100, probe=50),
+        mixing=replace(settings.mixing, min_real=500, max_real=5_000),
+        trust_region=replace(settings.trust_region, fisher_share=0.2),
+    )
+
+
+def _point_circle(settings: TrainSettings) -> TrainSettings:
+    """What learns the orbit in about 250 updates; real steps are cheap here, updates are not."""
+    return replace(
+        settings,
+        total_steps=500_000,
+        # Without a floor σ falls to 0.08, and the policy then changes slowly.
+        policy=replace(settings.policy, min_std=0.15),
+        # Half an orbit is 40 steps, longer than 0.97 and 0.5 look ahead: with those the first
+        # 65,000 steps of one seed cost 8200, with these 3800.
+        advantage=replace(settings.advantage, cost_discount=0.99, cost_lam=0.9),
+        dynamics=replace(settings.dynamics, epochs=2, fit_every=10_000),
+        # 40 copies of 50 steps measure J_c well enough that it need not be averaged over updates,
+        # and a recovery may end as soon as the cost is back at the target. With an average over 8
+        # updates a recovery goes on for 25 updates after the cost is gone, until the point rests.
+        mixing=replace(settings.mixing, min_real=2_000, max_real=2_000),
+        constraint=replace(settings.constraint, target=0.5, time_constant=1.0),
+        trust_region=replace(settings.trust_region, max_kl=0.02, hysteresis=1.0),
     )
 
 

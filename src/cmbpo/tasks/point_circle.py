@@ -13,6 +13,7 @@ from cmbpo.tasks.task import Camera, Task
 
 _RADIUS = 2.0
 _LIMIT = 1.2
+_STOP = 2.5
 _FORCE = 3.0
 _DAMPING = 2.0
 
@@ -24,7 +25,8 @@ class PointCircle(Task):
     The point-mass sibling of AntCircle from the CPO paper, small enough to be learned in minutes. A
     mass of 1 kg slides on a plane against a damping of 2 N s/m; two motors push it along x and y
     with up to 3 N each, so that its speed along an axis stays below 1.5 m/s and follows the force
-    within 0.5 s. Time step 0.01 s, 10 a step: 0.1 s.
+    within 0.5 s. Stops at |x| = 2.5 m keep it from getting lost far outside the lane. There is none
+    along y, where a point could use it to turn faster. Time step 0.01 s, 10 a step: 0.1 s.
 
     Action: forces along x and y in [−1, 1] (values beyond are clipped), times 3 N.
 
@@ -45,7 +47,8 @@ class PointCircle(Task):
     (m·x″ + damping·x′), so that the bounds on force and x are constraints on the path alone. So
     the best safe return known is 1890: 1.908 a step, less the way onto the orbit. A scripted policy
     that follows the orbit 1.5 cm inside the lines earns 1867 at no cost, see
-    tests/test_point_circle.py.
+    tests/test_point_circle.py. The stops do not help a safe policy: one visit, 2.6 m outside the
+    lane at less than 1.5 m/s, costs at least 17.
 
     Version notes: v0.
     """
@@ -110,9 +113,12 @@ def _model(*, drawn: bool) -> mujoco.MjModel:
     spec.option.disableflags |= mujoco.mjtDisableBit.mjDSBL_AUTORESET
     body = spec.worldbody.add_body(name="point", pos=[0.0, 0.0, 0.15])
     for axis, direction in (("x", [1.0, 0.0, 0.0]), ("y", [0.0, 1.0, 0.0])):
-        body.add_joint(
+        joint = body.add_joint(
             name=axis, type=mujoco.mjtJoint.mjJNT_SLIDE, axis=direction, damping=_DAMPING
         )
+        if axis == "x":
+            joint.limited = mujoco.mjtLimited.mjLIMITED_TRUE
+            joint.range = [-_STOP, _STOP]
         motor = spec.add_actuator(name=axis, target=axis)
         motor.trntype = mujoco.mjtTrn.mjTRN_JOINT
         motor.gear[0] = _FORCE
