@@ -1,9 +1,16 @@
 """What every test runs under: JAX on the CPU, rank promotion an error, doubles on request."""
 
+import os
+
+# One thread for each worker, and no asynchronous dispatch: on two cores, batched LAPACK calls inside
+# an asynchronous program can wait for the very threads that the program holds.
+os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false")
+
 import jax
 import pytest
 
 jax.config.update("jax_platforms", "cpu")
+jax.config.update("jax_cpu_enable_async_dispatch", False)
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
 
