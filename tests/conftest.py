@@ -2,7 +2,7 @@
 
 import os
 
-# One thread for each worker, and no asynchronous dispatch: on two cores, batched LAPACK calls inside
+# One thread for each worker, and no asynchronous dispatch: on two cores, batched LAPACK calls in
 # an asynchronous program can wait for the very threads that the program holds.
 os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false")
 

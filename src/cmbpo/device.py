@@ -12,7 +12,7 @@ def use(kind: Literal["auto", "cpu", "gpu"]) -> str:
     cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "cmbpo"
     jax.config.update("jax_compilation_cache_dir", str(cache))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
-    # On few cores, batched LAPACK calls inside an asynchronous program can wait for the very threads
+    # On few cores, batched LAPACK calls in an asynchronous program can wait for the very threads
     # that the program holds; each phase is waited for anyway.
     jax.config.update("jax_cpu_enable_async_dispatch", False)
     if kind == "cpu":
