@@ -19,9 +19,6 @@ from cmbpo.bound import (
 )
 from cmbpo.tightness import Logits, Scales, problem, random_step
 
-# Batched solves in double precision, over a minute in all.
-pytestmark = pytest.mark.slow
-
 ROUNDING = 1e-10
 compiled_boundary = jax.jit(boundary)
 compiled_problem = jax.jit(problem)

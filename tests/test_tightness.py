@@ -8,9 +8,6 @@ import pytest
 from cmbpo.bound import boundary, total_variation
 from cmbpo.tightness import Logits, Scales, by_chance, limits, problem, sharp_step, towards, worst
 
-# Batched solves in double precision, over a minute in all.
-pytestmark = pytest.mark.slow
-
 
 @pytest.fixture(autouse=True)
 def doubles(x64):

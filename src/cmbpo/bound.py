@@ -8,6 +8,8 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from cmbpo.elimination import solve
+
 
 class Cmdp(eqx.Module):
     """A finite problem: the world P, its model P_m, one signal (reward or any cost), μ and γ."""
@@ -63,10 +65,8 @@ def visits(
     discount: Float[Array, ""],
 ) -> Float[Array, " state"]:
     """d^π = (1−γ) Σₜ γᵗ Pr(sₜ = ·) = (1−γ)(I − γP^πᵀ)⁻¹ μ, the discounted state distribution."""
-    identity = jnp.eye(len(start))
-    return (1.0 - discount) * jnp.linalg.solve(
-        identity - discount * chain(transition, policy).T, start
-    )
+    flow = jnp.eye(len(start)) - discount * chain(transition, policy)
+    return (1.0 - discount) * solve(flow.T, start[:, None])[:, 0]
 
 
 def values(
@@ -77,8 +77,8 @@ def values(
 ) -> Float[Array, " state"]:
     """V^π = (I − γP^π)⁻¹ r^π with r^π(s) = E[r(s,a,s')]. The return is J(π) = μ·V^π."""
     expected = jnp.einsum("sa,sat,sat->s", policy, transition, signal)
-    identity = jnp.eye(len(expected))
-    return jnp.linalg.solve(identity - discount * chain(transition, policy), expected)
+    flow = jnp.eye(len(expected)) - discount * chain(transition, policy)
+    return solve(flow, expected[:, None])[:, 0]
 
 
 def residual(

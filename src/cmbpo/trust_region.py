@@ -16,6 +16,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from cmbpo.advantage import Samples
+from cmbpo.elimination import solve
 from cmbpo.networks import Policy
 from cmbpo.surrogate import Prediction, Surrogate, surrogate
 
@@ -204,7 +205,7 @@ def barrier_direction(
     r, s = cost_gain * products.r, cost_gain**2 * products.s
     scale = jnp.sqrt(barrier_weight) / slack
     inner = jnp.eye(slack.size) + scale[:, None] * s * scale[None, :]
-    pull = scale * jnp.linalg.solve(inner, scale * r)
+    pull = scale * solve(inner, (scale * r)[:, None])[:, 0]
     alpha = jnp.sqrt(2.0 * max_kl / jnp.maximum(products.q - r @ pull, _TINY))
     nu = cost_gain * pull
     return Direction(alpha, -alpha * nu, 1.0 / alpha, nu, jnp.int32(2))
@@ -253,12 +254,12 @@ def _active_sets(unit: _UnitBall) -> tuple[Float[Array, "sets cost"], Float[Arra
     sets = np.array(list(itertools.product([0.0, 1.0], repeat=n)), dtype=unit.c.dtype)
     ridge = 10.0 * jnp.finfo(unit.c.dtype).eps
 
-    def solve(active):
+    def within(active):
         block = active[:, None] * unit.s * active[None, :] + jnp.diag(1.0 - active + ridge)
         rhs = active[:, None] * jnp.stack([unit.c, unit.r], axis=1)
-        return jnp.linalg.solve(block, rhs)
+        return solve(block, rhs)
 
-    found = jax.vmap(solve)(jnp.asarray(sets))
+    found = jax.vmap(within)(jnp.asarray(sets))
     return found[:, :, 0], found[:, :, 1]
 
 
@@ -359,7 +360,7 @@ def barrier_step(
     recovering = jnp.where(
         recovering, cost_excess >= (hysteresis - 1.0) * target, cost_excess > 0.0
     )
-    slack = jnp.maximum(-cost_excess, MIN_SLACK * target)
+    slack = jnp.maximum(-cost_excess, jnp.maximum(MIN_SLACK * target, _TINY))
     with jax.default_matmul_precision("highest"):
         local = _local(policy, samples, region, constrained=True)
         forward = barrier_direction(
