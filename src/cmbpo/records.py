@@ -1,6 +1,7 @@
 """What a run writes down as it goes: tables of comma-separated values and TensorBoard's events."""
 
 import csv
+import gzip
 import io
 import os
 import time
@@ -75,8 +76,11 @@ class Table:
 
 
 def read_table(path: Path) -> dict[str, np.ndarray]:
-    """The columns of a CSV file, as numbers where all their values are; blank cells are NaN."""
-    with path.open(newline="") as file:
+    """The columns of a CSV file, as numbers where all their values are; blank cells are NaN.
+
+    A file whose name ends in `.gz` is decompressed on the way.
+    """
+    with (gzip.open if path.suffix == ".gz" else open)(path, "rt", newline="") as file:
         header, *rows = [*csv.reader(file)] or [[]]
     # a run killed while it wrote may leave a torn last row
     rows = [row for row in rows if len(row) == len(header)]

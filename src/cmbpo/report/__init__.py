@@ -1,0 +1,52 @@
+"""`cmbpo report`: one page, and figures for a paper, from the folders of runs."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from cmbpo.report import figures, inside, learning, page
+from cmbpo.report.panel import Panel
+from cmbpo.report.read import Collection, collect
+
+SECTIONS = {"learning": learning.learning, "model": inside.model, "promises": inside.promises}
+BUDGET = 1_500_000
+"""Letters that the points of all curves may take together."""
+
+
+def write(places: Sequence[Path], out: Path) -> Path:
+    """Write `report.html`, which needs no other file, and `figures/` as PNG and PDF into `out`."""
+    if not places:
+        raise ValueError("name at least one run folder, or a folder that holds runs")
+    found = collect(places)
+    panels = _panels(found)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        path = out / "report.html"
+        path.write_text(page.page(found, panels), encoding="utf-8")
+        drawn = {name: rows for name, rows in panels.items() if rows}
+        if drawn:
+            (out / "figures").mkdir(exist_ok=True)
+        for name, rows in drawn.items():
+            figures.write(out / "figures", name, rows, found.arms)
+    except OSError as error:
+        raise ValueError(f"could not write {out}: {error.strerror or error}") from error
+    return path
+
+
+def main(places: Sequence[Path], out: Path) -> None:
+    """Write the page and say where it is."""
+    print(write(places, out))
+
+
+def _panels(found: Collection) -> dict[str, dict[str, list[Panel]]]:
+    """The panels of each section by task; tasks without any are left out."""
+    # about twelve letters a point, and a dozen curves of each run over all panels
+    points = BUDGET // (12 * 12 * max(len(found.runs), 1))
+    points = min(max(points, 30), 160)
+    panels = {
+        name: {task: section(found.arms, task, points) for task in found.tasks}
+        for name, section in SECTIONS.items()
+    }
+    return {
+        name: {task: drawn for task, drawn in rows.items() if drawn}
+        for name, rows in panels.items()
+    }

@@ -1,0 +1,117 @@
+"""The same panels as PNG and PDF, for a paper."""
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+
+from cmbpo.report.arms import Arm
+from cmbpo.report.axes import short
+from cmbpo.report.panel import Panel
+
+COLOURS = (
+    "#1f6fb4",
+    "#d9770a",
+    "#2a8f5b",
+    "#b3478f",
+    "#7a5bd0",
+    "#0e8a94",
+    "#c43d3d",
+    "#8a6d1d",
+)
+"""Those of the page on white."""
+
+
+def write(
+    folder: Path, name: str, rows: Mapping[str, Sequence[Panel]], arms: Sequence[Arm]
+) -> None:
+    """Write `name.png` and `name.pdf`: rows of two or three panels for each task."""
+    longest = max(len(panels) for panels in rows.values())
+    width = 2 if longest in (2, 4) else min(longest, 3)
+    cut = [
+        (task, panels[i : i + width])
+        for task, panels in rows.items()
+        for i in range(0, len(panels), width)
+    ]
+    figure = Figure(figsize=(4.2 * width, 2.9 * len(cut) + 0.5), layout="constrained")
+    grid = figure.subplots(len(cut), width, squeeze=False)
+    shown: set[int] = set()
+    for cells, (task, panels) in zip(grid, cut, strict=True):
+        for axes in cells[len(panels) :]:
+            axes.set_axis_off()
+        for axes, panel in zip(cells, panels, strict=False):
+            draw(axes, panel)
+            title = re.sub("([Jε])_(.)", r"$\1_\2$", panel.title)
+            axes.set_title(f"{task}: {title}", fontsize=9)
+            shown |= {x.arm.colour for x in [*panel.lines, *panel.marks] if x.arm}
+    handles = [
+        Line2D([], [], color=_colour(arm), label=arm.label) for arm in arms if arm.colour in shown
+    ]
+    figure.legend(handles=handles, loc="outside lower center", ncols=4, frameon=False, fontsize=9)
+    for suffix in ("png", "pdf"):
+        # without a date: the same runs give the same file
+        facts = {"CreationDate": None} if suffix == "pdf" else {}
+        figure.savefig(folder / f"{name}.{suffix}", dpi=140, metadata=facts)
+        # laid out once, the same for both
+        figure.set_layout_engine("none")
+
+
+def draw(axes: Axes, panel: Panel) -> None:
+    """Draw a panel into an axes."""
+    for which, axis in (("x", panel.x), ("y", panel.y)):
+        getattr(axes, f"set_{which}scale")("function", functions=(axis.warp, axis.unwarp))
+        getattr(axes, f"set_{which}lim")(axis.low, axis.high)
+        getattr(axes, f"set_{which}label")(axis.label, fontsize=8)
+        part = getattr(axes, f"{which}axis")
+        part.set_major_locator(FixedLocator(axis.ticks()))
+        part.set_minor_locator(NullLocator())
+        part.set_major_formatter(FuncFormatter(lambda value, _: short(float(value))))
+    for band in panel.bands:
+        axes.fill_between(
+            band.x, band.low, band.high, color=_colour(band.arm), alpha=0.15, linewidth=0
+        )
+    for line in panel.lines:
+        main = line.weight == "main"
+        axes.plot(
+            line.x,
+            line.y,
+            color=_colour(line.arm),
+            linewidth=1.4 if main else 0.6,
+            alpha=1.0 if main else 0.45,
+            linestyle="--" if line.dashed else "-",
+        )
+    for mark in panel.marks:
+        if mark.arm is None:
+            axes.plot(mark.x, mark.y, "D", markerfacecolor="none", color="black", markersize=5)
+            left = panel.x.fraction(np.array(mark.x)) > 0.5
+            axes.annotate(
+                mark.note,
+                (mark.x, mark.y),
+                xytext=(-6 if left else 6, 5),
+                textcoords="offset points",
+                ha="right" if left else "left",
+                fontsize=7,
+            )
+        else:
+            axes.errorbar(
+                mark.x, mark.y, mark.error, fmt="o", color=_colour(mark.arm), markersize=4
+            )
+    for rule in panel.rules:
+        if rule.y is None:
+            ends = [max(panel.x.low, panel.y.low), min(panel.x.high, panel.y.high)]
+            axes.plot(ends, ends, color="black", linestyle="--", linewidth=0.9)
+        else:
+            colour, style = ("black", "--") if rule.dashed else ("grey", ":")
+            axes.axhline(rule.y, color=colour, linestyle=style, linewidth=1.0)
+    axes.grid(alpha=0.2)
+    axes.tick_params(labelsize=8)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def _colour(arm: Arm) -> str:
+    return COLOURS[arm.colour % len(COLOURS)]

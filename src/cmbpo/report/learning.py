@@ -1,0 +1,119 @@
+"""Figure 2 of the paper: return and cost over environment steps, and return against cost."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from cmbpo.plot import running_mean
+from cmbpo.report.arms import ALGORITHMS, Arm
+from cmbpo.report.axes import spanning
+from cmbpo.report.panel import (
+    Band,
+    Curve,
+    Line,
+    Mark,
+    Panel,
+    Rule,
+    common_grid,
+    resample,
+    steps_axis,
+    thin_out,
+)
+from cmbpo.report.paper import TABLE_I
+from cmbpo.report.recorded import Recorded
+from cmbpo.statistics import WINDOW, bootstrap_interval, interquartile_mean
+
+
+def episode_curve(run: Recorded, cost: str | None) -> Curve:
+    """Running means over whole windows of episodes: of return, or of a cost per 1000 steps."""
+    table = run.episodes
+    if cost is None:
+        mean = running_mean(table["return"], np.ones_like(table["return"]), WINDOW)
+    else:
+        mean = running_mean(1000.0 * table[cost], table["length"], WINDOW)
+    whole = slice(min(WINDOW, len(mean)) - 1, None)
+    return table["env_steps"][whole], mean[whole]
+
+
+def learning(arms: Sequence[Arm], task: str, points: int) -> list[Panel]:
+    """Figure 2 of the paper for one task: return, cost, and return against cumulative cost."""
+    runs = [run for arm in arms for run in arm.runs.get(task, [])]
+    level = TABLE_I[task].level if task in TABLE_I else None
+    rules = [] if level is None else [Rule(level, "level of the paper's Table I", dashed=False)]
+    panels = [_over_steps("return", arms, task, points, lambda r: episode_curve(r, None), rules)]
+    costs = list(dict.fromkeys(name for run in runs for name in run.limits))
+    for name in costs or ["cost"]:
+        limits = sorted({run.limits[name] for run in runs if name in run.limits})
+        panels.append(
+            _over_steps(
+                f"{name.replace('_', ' ')} per 1000 steps",
+                [arm for arm in arms if any(name in r.episodes for r in arm.runs.get(task, []))],
+                task,
+                points,
+                lambda run, name=name: episode_curve(run, name),
+                [Rule(limit, "limit") for limit in limits],
+                knee=2.0 * max(limits, default=10.0),
+            )
+        )
+    panels.append(_against_cost(arms, task, points, rules))
+    return panels
+
+
+def _over_steps(
+    title: str,
+    arms: Sequence[Arm],
+    task: str,
+    points: int,
+    curve: Callable[[Recorded], Curve],
+    rules: list[Rule],
+    knee: float | None = None,
+) -> Panel:
+    """Every seed thin, their interquartile mean bold and its interval as a band."""
+    lines: list[Line] = []
+    bands: list[Band] = []
+    for arm in arms:
+        runs = arm.runs.get(task, [])
+        curves = [curve(run) for run in runs]
+        for run, (x, y) in zip(runs, curves, strict=True):
+            lone = len(runs) == 1
+            note = arm.label if lone else f"{arm.label}, seed {run.seed}"
+            lines.append(Line(arm, *resample(x, y, points), "main" if lone else "seed", note))
+        if len(runs) > 1 and (common := common_grid(curves, points)) is not None:
+            rows = np.stack([np.interp(common, *c) for c in curves])
+            bands.append(Band(arm, common, *bootstrap_interval([rows], resamples=1000)))
+            lines.append(Line(arm, common, interquartile_mean(rows), "main", arm.label))
+    lines.sort(key=lambda line: line.weight != "seed")
+    heights = [line.y for line in lines] + [np.array([rule.y or 0.0]) for rule in rules]
+    kind = "linear" if knee is None else "knee"
+    values = np.concatenate([*heights, np.zeros(0 if knee is None else 1)])
+    y = spanning("", values, kind=kind, knee=knee or 1.0)
+    return Panel(title, steps_axis(lines), y, lines, bands, [], rules)
+
+
+def _against_cost(
+    arms: Sequence[Arm], task: str, points: int, rules: list[Rule], least: float = 10.0
+) -> Panel:
+    lines, marks = [], []
+    for arm in arms:
+        runs = arm.runs.get(task, [])
+        for run in runs:
+            steps, y = episode_curve(run, None)
+            x = np.maximum(np.interp(steps, run.steps, run.cumulative_cost), least)
+            note = arm.label if len(runs) == 1 else f"{arm.label}, seed {run.seed}"
+            lines.append(Line(arm, *thin_out(x, y, points), "main", note))
+    if task in TABLE_I:
+        present = {arm.algo for arm in arms if arm.runs.get(task)} | {"cmbpo"}
+        for algo, thousands in TABLE_I[task].cost.items():
+            if algo in present:
+                note = f"{ALGORITHMS[algo]} in the paper"
+                marks.append(Mark(None, 1000.0 * thousands, TABLE_I[task].level, 0.0, note))
+    x = np.concatenate([line.x for line in lines] + [np.array([m.x]) for m in marks])
+    y = np.concatenate([line.y for line in lines] + [np.array([rule.y]) for rule in rules])
+    return Panel(
+        "return against cumulative cost",
+        spanning("cumulative cost", x, kind="log"),
+        spanning("", y),
+        lines,
+        marks=marks,
+        rules=rules,
+    )

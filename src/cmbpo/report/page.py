@@ -1,0 +1,195 @@
+"""The page: sections of words, figures and tables, put into template.html."""
+
+import re
+from collections.abc import Mapping, Sequence
+from html import escape
+from importlib import resources
+
+import cmbpo
+from cmbpo.report import svg, tables
+from cmbpo.report.panel import Panel
+from cmbpo.report.paper import TABLE_I
+from cmbpo.report.read import Collection
+from cmbpo.report.tables import Table
+
+Rows = Mapping[str, Sequence[Panel]]
+
+
+def page(found: Collection, panels: Mapping[str, Rows]) -> str:
+    """The whole page as HTML that loads nothing."""
+    body = [_header(found), _notices(found)]
+    if found.runs:
+        body += [_legend(found), _learning(panels["learning"]), _table_one(found), _training(found)]
+        body += [_model(panels["model"]), _promises(panels["promises"]), _appendix(found)]
+    template = resources.files("cmbpo.report").joinpath("template.html").read_text("utf-8")
+    return template.replace("<!-- body -->", "\n".join(part for part in body if part))
+
+
+def _header(found: Collection) -> str:
+    if not found.runs:
+        words = "There is nothing to show: no run with a finished episode was found."
+    else:
+        seeds = sum(len(arm.runs) > 0 for arm in found.arms)
+        words = (
+            f"{_count(len(found.runs), 'run')} of {_count(seeds, 'arm')} "
+            f"on {', '.join(found.tasks)}. All numbers are of training episodes, with exploration "
+            "noise."
+        )
+    version = f"cmbpo {cmbpo.__version__}"
+    return f"<header><p class='kicker'>{version}</p><h1>Report</h1><p>{escape(words)}</p></header>"
+
+
+def _notices(found: Collection) -> str:
+    if not found.notices:
+        return ""
+    items = "".join(f"<li>{escape(notice)}</li>" for notice in found.notices)
+    return f"<aside><h2>About these folders</h2><ul>{items}</ul></aside>"
+
+
+def _legend(found: Collection) -> str:
+    buttons = "".join(
+        f"<button type='button' class='arm c{arm.colour % svg.COLOURS}' aria-pressed='true' "
+        f"data-arm='{arm.colour}'><i></i>{escape(arm.label)}</button>"
+        for arm in found.arms
+    )
+    return f"<nav aria-label='Arms: press to hide or show'>{buttons}</nav>"
+
+
+def _section(title: str, words: str, *parts: str) -> str:
+    return f"<section><h2>{escape(title)}</h2><p>{words}</p>{''.join(parts)}</section>"
+
+
+def _figures(rows: Rows) -> str:
+    parts = []
+    for task, panels in rows.items():
+        drawn = "".join(
+            f"<figure><figcaption>{_caption(panel.title)}</figcaption>{svg.draw(panel)}</figure>"
+            for panel in panels
+        )
+        kind = "figures pairs" if len(panels) in (2, 4) else "figures"
+        parts.append(f"<h3>{escape(task)}</h3><div class='{kind}'>{drawn}</div>")
+    return "".join(parts)
+
+
+def _caption(title: str) -> str:
+    return re.sub("([Jε])_(.)", r"\1<sub>\2</sub>", escape(title))
+
+
+def _learning(rows: Rows) -> str:
+    words = (
+        "Means over 20 training episodes. Where an arm has several seeds, each is thin, their "
+        "interquartile mean is bold, and the band is its 95 % bootstrap interval, as far as all "
+        "seeds go; a dot marks the end. The limit is dashed, the level of the paper’s Table I "
+        "dotted. The axis of cost is linear up to twice the limit and logarithmic above. Against "
+        "cumulative cost every seed is drawn, costs below 10 at 10; diamonds are the paper’s own "
+        "numbers."
+    )
+    return _section("Learning curves", words, _figures(rows))
+
+
+def _table_one(found: Collection) -> str:
+    if not any(task in TABLE_I for task in found.tasks):
+        return ""
+    words = (
+        "Cumulative cost, in thousands, before the first 20 training episodes in a row that have "
+        "the return on average and cost at most 10 per 1000 steps. In brackets: seeds that got "
+        "there. One that did not counts as at least what it had spent when it ended: then the "
+        "median is a lower bound, ≥. The paper’s are means over its seeds."
+    )
+    after = (
+        "<h3>Every seed</h3><p>The first window to pass a threshold is a lucky one; what follows "
+        "is the fairer number. A seed holds the limit if its cost per 1000 of the next steps is at "
+        "most 10 plus two standard errors (over episodes, every step counted alike).</p>"
+    )
+    speeds = tables.speed_ups(found)
+    faster = (
+        "<h3>Speed-up</h3><p>Environment steps of each baseline over those of CMBPO to the same "
+        f"level, medians; ≥ where a baseline did not get there.</p>{_table(speeds)}"
+        if speeds
+        else "<p>No baseline is among these runs, so there is no speed-up to state.</p>"
+    )
+    return _section(
+        "Table I",
+        words,
+        _table(tables.table_one(found)),
+        after,
+        _table(tables.every_seed(found)),
+        faster,
+    )
+
+
+def _training(found: Collection) -> str:
+    words = (
+        "Interquartile means over seeds; in square brackets 95 % intervals, by bootstrap for "
+        "return and cost (little more than the range where seeds are few), Wilson’s for the "
+        "probability that the limit holds, which is the share of seeds whose cost is at most the "
+        "limit, with no tolerance. Cost is per 1000 steps. Regret is the cost beyond the limit; "
+        "it and the share of steps above the limit are taken in windows of 20,000 steps, so that "
+        "algorithms with small and with large updates compare."
+    )
+    pooled = tables.all_tasks(found)
+    rest = f"<h3>All tasks together</h3>{_table(pooled)}" if pooled else ""
+    return _section("Safety of training", words, _table(tables.training(found)), rest)
+
+
+def _model(rows: Rows) -> str:
+    if not rows:
+        return ""
+    words = (
+        "How far the model is trusted. The share of real samples and the length of imagined "
+        "trajectories follow the ensemble’s disagreement where a preset lets them."
+    )
+    return _section("The model", words, _figures(rows))
+
+
+def _promises(rows: Rows) -> str:
+    if not rows:
+        return ""
+    words = (
+        "The practical form of Boundary 4.1. Each step promises a change of the cost "
+        "J<sub>c</sub>; the next real steps show what came of it. Left: updates in eight groups by "
+        "what they promised, with the mean real change and its standard error; on the dashed "
+        "diagonal a promise is kept. Then all changes so far, added up: where the two lines of one "
+        "colour part, the model’s promise and reality part. Small real batches make single changes "
+        "noisy. ε<sub>π</sub> and ε<sub>m</sub> are estimates by Pinsker’s inequality, at most 1; "
+        "ε is the boundary’s factor."
+    )
+    return _section("Promise and reality", words, _figures(rows))
+
+
+def _appendix(found: Collection) -> str:
+    differing = tables.settings(found)
+    settings = (
+        _table(differing) if differing else "<p>All runs have the same settings but the seed.</p>"
+    )
+    return (
+        f"<section><h2>Settings that differ</h2>{settings}</section>"
+        f"<section><h2>Versions</h2>{_table(tables.versions(found))}</section>"
+        f"<section><h2>Runs</h2>{_table(tables.runs(found))}</section>"
+    )
+
+
+def _table(table: Table) -> str:
+    groups = "".join(f"<th colspan='{span}'>{escape(name)}</th>" for name, span in table.groups)
+    above = f"<tr class='groups'>{groups}</tr>" if groups else ""
+    head = "".join(_cell("th", i, name, table.words) for i, name in enumerate(table.head))
+    rows = "".join(
+        f"<tr>{''.join(_cell('td', i, x, table.words) for i, x in enumerate(row))}</tr>"
+        for row in table.rows
+    )
+    return (
+        f"<div class='scroll'><table><thead>{above}<tr>{head}</tr></thead>"
+        f"<tbody>{rows}</tbody></table></div>"
+    )
+
+
+def _cell(tag: str, column: int, words: str, wordy: int) -> str:
+    if column >= wordy:
+        minus = re.sub(r"(?<!\w)-(?=\d)", "−", words)
+        return f"<{tag} class='number'>{escape(minus)}</{tag}>"
+    kind = " class='long'" if len(words) > 40 else ""
+    return f"<{tag}{kind}>{escape(words)}</{tag}>"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" + ("" if number == 1 else "s")

@@ -1,0 +1,157 @@
+"""Run folders as they lie on the disk: found and read, and what has to be said about them."""
+
+import csv
+import os
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from cmbpo import presets
+from cmbpo.config import read_config
+from cmbpo.records import read_table
+from cmbpo.report.arms import Arm, arms
+from cmbpo.report.recorded import Recorded
+
+SET_ASIDE = "tuning"
+"""Name of folders whose runs served to choose settings: only read where they are asked for."""
+
+_EPISODE = ("env_steps", "return", "cost", "length")
+_PROGRESS = ("TotalEnvSteps", "Cost/Cumulative")
+
+
+@dataclass
+class Collection:
+    """All that was found where the user pointed."""
+
+    arms: list[Arm] = field(default_factory=list)
+    runs: list[Recorded] = field(default_factory=list)
+    notices: list[str] = field(default_factory=list)
+    """What a reader has to know about these folders, in sentences."""
+
+    @property
+    def tasks(self) -> list[str]:
+        """The tasks: those of the paper first, in its order."""
+        found = {run.task for run in self.runs}
+        known = [task for task in presets.TASKS if task in found]
+        return known + sorted(found - set(known))
+
+
+def collect(places: Sequence[Path]) -> Collection:
+    """Read every run in the places, which are run folders or hold them at any depth."""
+    for place in places:
+        if not place.exists():
+            raise FileNotFoundError(f"{place} does not exist")
+        if not place.is_dir():
+            raise ValueError(f"{place} is a file; a run folder, or a folder of them, is needed")
+    found = Collection()
+    base = Path(os.path.commonpath([place.resolve() for place in places]))
+    seen: set[Path] = set()
+    for place in places:
+        aside: list[Path] = []
+        folders = [f for f in _run_folders(place.resolve(), aside) if f not in seen]
+        seen.update(folders)
+        if not folders and not aside:
+            found.notices.append(f"{place} holds no run: no folder in it has a config.json.")
+        for folder in aside:
+            count = sum(1 for _ in _run_folders(folder, []))
+            name = _short(folder, base)
+            found.notices.append(
+                f"Left out: {_count(count, 'run')} in {name}, which served to choose settings. "
+                f"Name that folder to see them."
+            )
+        for folder in folders:
+            _read_into(found, folder, _short(folder, base))
+    found.arms = arms(found.runs)
+    _note_unfinished(found)
+    _note_doubles(found)
+    return found
+
+
+def _run_folders(place: Path, aside: list[Path]) -> Iterator[Path]:
+    """The run folders in a place in order; folders named `SET_ASIDE` are put aside."""
+    if (place / "config.json").exists():
+        yield place
+        return
+    for child in sorted(path for path in place.iterdir() if path.is_dir()):
+        if child.name == SET_ASIDE:
+            aside.append(child)
+        elif not child.name.startswith("."):
+            yield from _run_folders(child, aside)
+
+
+def _read_into(found: Collection, folder: Path, name: str) -> None:
+    try:
+        config = read_config(folder)
+        if not isinstance(config.get("settings"), dict):
+            raise ValueError("its config.json holds no settings")
+        run = Recorded(name, config, _table(folder, "episodes"), _table(folder, "progress"))
+        _require(run.progress, _PROGRESS, "update")
+        _require(run.episodes, _EPISODE, "episode")
+    except (OSError, EOFError, ValueError, zlib.error, csv.Error) as error:
+        reason = str(error).replace(str(folder), name)
+        found.notices.append(f"{name} cannot be shown: {reason}.")
+        return
+    found.runs.append(run)
+
+
+def _require(table: dict[str, np.ndarray], columns: Sequence[str], what: str) -> None:
+    if not table or not len(next(iter(table.values()))):
+        raise ValueError(f"it has no finished {what} yet")
+    for name in columns:
+        if name not in table:
+            raise ValueError(f"its {what}s have no column {name!r}")
+
+
+def _table(folder: Path, name: str) -> dict[str, np.ndarray]:
+    """A table of a run, compressed or not, without rows whose first column is torn; or nothing."""
+    paths = [folder / f"{name}.csv", folder / f"{name}.csv.gz"]
+    path = next((path for path in paths if path.exists()), None)
+    if path is None:
+        return {}
+    columns = read_table(path)
+    numbers = {n: x if x.dtype == float else _numbers(x) for n, x in columns.items()}
+    if not numbers:
+        return {}
+    whole = np.isfinite(next(iter(numbers.values())))
+    return {n: x[whole] for n, x in numbers.items()}
+
+
+def _numbers(cells: np.ndarray) -> np.ndarray:
+    def number(cell: str) -> float:
+        try:
+            return float(cell)
+        except ValueError:
+            return np.nan
+
+    return np.array([number(cell) for cell in cells])
+
+
+def _note_unfinished(found: Collection) -> None:
+    cut = [run for run in found.runs if run.steps[-1] < run.total_steps]
+    if cut:
+        parts = [f"{r.name} ({r.steps[-1]:,.0f} of {r.total_steps:,.0f} steps)" for r in cut[:8]]
+        more = f", and {len(cut) - 8} more" if len(cut) > 8 else ""
+        found.notices.append(f"Not finished: {', '.join(parts)}{more}.")
+
+
+def _note_doubles(found: Collection) -> None:
+    for arm in found.arms:
+        for task, runs in arm.runs.items():
+            seeds = [run.seed for run in runs]
+            twice = sorted({str(s) for s in seeds if seeds.count(s) > 1})
+            if twice:
+                found.notices.append(
+                    f"{arm.label} on {task} has seed {', '.join(twice)} more than once: "
+                    "these runs count as different seeds below."
+                )
+
+
+def _short(folder: Path, base: Path) -> str:
+    return folder.name if folder == base else str(folder.relative_to(base))
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" + ("" if number == 1 else "s")
