@@ -11,6 +11,7 @@ from cmbpo import dynamics
 from cmbpo.archive import Archive
 from cmbpo.collect import Steps
 from cmbpo.dynamics import Ensemble
+from cmbpo.holdout import holdout_rows
 from cmbpo.networks import Gaussian, Normaliser
 from cmbpo.uncertainty import disagreement, reliability
 
@@ -66,8 +67,6 @@ def traced_fit(*args, **kwargs):
 # One program for the whole file.
 fit = jax.jit(traced_fit)
 predict = jax.jit(dynamics.predict)
-is_held_out = jax.jit(dynamics.is_held_out, static_argnames=("holdout", "max_holdout"))
-is_seen = jax.jit(dynamics.is_seen, static_argnames="subsample")
 
 
 @pytest.fixture(scope="module")
@@ -161,7 +160,7 @@ def test_one_program_serves_archives_of_all_sizes(fitted):
 
 def test_the_report_is_of_the_weights_that_come_back(fitted):
     archive, ensemble, _, report = fitted
-    rows, used = dynamics.holdout_rows(archive, holdout=0.2, max_holdout=400)
+    rows, used = holdout_rows(archive, holdout=0.2, max_holdout=400)
     rows = rows[used]
     truth = np.concatenate(
         [archive.next_obs[rows] - archive.obs[rows], archive.reward[rows][:, None]], axis=1
@@ -221,52 +220,6 @@ def test_disagreement_ranks_true_errors(fitted):
     found = jax.jit(partial(reliability, holdout=0.2, max_holdout=400))(ensemble, archive)
     assert 0.2 < float(found.rank_correlation) <= 1.0
     assert 0.0 < float(found.disagreement) < 0.1
-
-
-def test_no_row_is_both_learned_and_held_out_and_networks_learn_from_different_rows():
-    archive = linear_system(3000, seed=3)
-    held = np.asarray(is_held_out(archive, holdout=0.2, max_holdout=10_000))
-    seen = np.stack([is_seen(archive, m, subsample=0.8) for m in range(7)])
-    assert not held[3000:].any()
-    assert not seen[:, 3000:].any()
-    assert held.sum() == pytest.approx(600, abs=80)
-    assert np.abs(seen.sum(axis=1) - 2400).max() < 80
-    # Independent shares of 0.8 differ in 2 · 0.8 · 0.2 of the rows.
-    for m in range(7):
-        for n in range(m):
-            assert (seen[m] != seen[n])[:3000].mean() == pytest.approx(0.32, abs=0.04)
-        assert seen[m][held].mean() == pytest.approx(0.8, abs=0.06)
-
-
-def test_a_row_once_learned_is_never_held_out_and_keeps_its_networks():
-    small, large = linear_system(1000, seed=4), linear_system(4000, seed=4)
-    held_small, held_large = (
-        np.asarray(is_held_out(a, holdout=0.2, max_holdout=300)) for a in (small, large)
-    )
-    assert not (held_large & ~held_small)[:1000].any()
-    for m in range(3):
-        before = is_seen(small, m, subsample=0.8)[:1000]
-        np.testing.assert_array_equal(before, is_seen(large, m, subsample=0.8)[:1000])
-
-
-@pytest.mark.parametrize("count", [1, 2, 131, 997, 131 * 211, 5000])
-def test_an_epoch_visits_each_own_row_once(count):
-    own = jnp.zeros(30_000, bool).at[jnp.arange(count) + 17].set(True)
-    order = dynamics._Order(own)
-    orders = set()
-    for epoch in range(3):
-        rows = np.asarray(order.walk(key=jax.random.key(epoch))(jnp.arange(count)))
-        np.testing.assert_array_equal(np.sort(rows), np.arange(count) + 17)
-        orders.add(tuple(rows[:5].tolist()))
-    assert len(orders) == 3 or count <= 2
-
-
-def test_a_batch_is_spread_over_all_rows():
-    order = dynamics._Order(jnp.ones(30_000, bool))
-    for epoch in range(5):
-        batch = order.walk(key=jax.random.key(epoch))(jnp.arange(4096, 4096 + 2048))
-        share, _ = np.histogram(np.asarray(batch), bins=10, range=(0, 30_000))
-        assert np.abs(share - 204.8).max() < 25
 
 
 @pytest.mark.parametrize("layer_norm", [False, True])

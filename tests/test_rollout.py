@@ -13,8 +13,10 @@ from cmbpo import archive as archives
 from cmbpo.archive import Archive
 from cmbpo.collect import Steps
 from cmbpo.dynamics import Ensemble, predict
+from cmbpo.learned_world import World
 from cmbpo.networks import Gaussian, Policy
-from cmbpo.rollout import Cut, Starts, World, cut_rule, imagine, past_policies, probe
+from cmbpo.rollout import Cut, cut_rule, imagine, probe
+from cmbpo.starts import Starts
 from cmbpo.uncertainty import disagreement
 
 N_OBS, N_ACT, LANES, STEPS = 2, 1, 16, 40
@@ -63,28 +65,20 @@ def scaled(ensemble: Ensemble) -> Ensemble:
     )
 
 
-def archive_of(epochs: list[int], means: np.ndarray, *, capacity: int) -> Archive:
-    n = len(epochs)
-    rng = np.random.default_rng(0)
-    archive = archives.empty(capacity, N_OBS, N_ACT, 2)
-    for start in range(0, n, 10):
-        rows = slice(start, start + 10)
-        count = len(epochs[rows])
-        obs = jnp.asarray(rng.normal(size=(count, N_OBS)), jnp.float32)
-        zeros = jnp.zeros(count)
-        steps = Steps(
-            obs=obs,
-            act=jnp.zeros((count, N_ACT)),
-            next_obs=obs,
-            reward=zeros,
-            cost=jnp.zeros((count, 2)),
-            terminated=zeros.astype(bool),
-            last=zeros.astype(bool),
-            valid=jnp.ones(count, bool),
-        )
-        behaviour = Gaussian(jnp.asarray(means[rows], jnp.float32)[:, None], zeros[:, None])
-        archive = archives.add(archive, steps, behaviour, epochs[start])
-    return archive
+def archive_of(rows: int) -> Archive:
+    obs = jnp.asarray(np.random.default_rng(0).normal(size=(rows, N_OBS)), jnp.float32)
+    zeros, act = jnp.zeros(rows), jnp.zeros((rows, N_ACT))
+    steps = Steps(
+        obs=obs,
+        act=act,
+        next_obs=obs,
+        reward=zeros,
+        cost=jnp.zeros((rows, 2)),
+        terminated=zeros.astype(bool),
+        last=zeros.astype(bool),
+        valid=jnp.ones(rows, bool),
+    )
+    return archives.add(archives.empty(64, N_OBS, N_ACT, 2), steps, Gaussian(act, act), 0)
 
 
 def still_policy() -> Policy:
@@ -104,13 +98,11 @@ class Setting(NamedTuple):
 
 @pytest.fixture(scope="module")
 def setting():
-    archive = archive_of([0] * 50, np.zeros(50), capacity=64)
-    policy = still_policy()
-    starts = weigh(archive, policy, temperature=1.0, samples=64, key=jax.random.key(2))
+    archive, policy = archive_of(50), still_policy()
+    starts = Starts(jnp.ones(1), jnp.zeros(1, jnp.int32), jnp.array([50]))
     return Setting(policy, archive, starts)
 
 
-weigh = jax.jit(past_policies, static_argnames=("temperature", "policies", "samples"))
 run = jax.jit(partial(imagine, lanes=LANES, steps=STEPS))
 spread = jax.jit(lambda *args: disagreement(predict(*args)))
 measure = jax.jit(partial(probe, quantile=0.75, max_horizon=30))
@@ -142,39 +134,8 @@ def trajectories(steps: Steps) -> list[np.ndarray]:
     return found
 
 
-def test_past_policies_are_weighted_by_their_divergence_and_share_it_among_their_rows():
-    epochs = [3] * 30 + [4] * 10 + [6] * 20
-    means = np.array([2.0] * 30 + [1.0] * 10 + [0.5] * 20)
-    archive = archive_of(epochs, means, capacity=100)
-    starts = weigh(
-        archive, still_policy(), temperature=0.7, policies=8, samples=256, key=jax.random.key(0)
-    )
-    weight = np.exp(-0.7 * 0.5 * np.array([0.5, 1.0, 2.0]) ** 2)
-    probability = weight / weight.sum()
-    np.testing.assert_allclose(starts.probability[jnp.array([0, 2, 3])], probability, rtol=1e-5)
-    np.testing.assert_allclose(starts.probability.sum(), 1.0, rtol=1e-6)
-    np.testing.assert_allclose(starts.effective(), 1.0 / (probability**2).sum(), rtol=1e-5)
-    rows = np.asarray(starts.draw(archive, (20_000,), key=jax.random.key(1)))
-    share = np.bincount(rows, minlength=100) / rows.size
-    expected = np.repeat(probability[::-1], [30, 10, 20]) / np.repeat([30, 10, 20], [30, 10, 20])
-    np.testing.assert_allclose(share[:60], expected, atol=0.004)
-    assert share[60:].sum() == 0.0
-
-
-def test_starts_follow_the_ring_and_very_old_policies_count_as_one():
-    epochs = [k for k in range(8) for _ in range(10)]
-    archive = archive_of(epochs, np.zeros(80), capacity=50)
-    starts = weigh(
-        archive, still_policy(), temperature=5.0, policies=3, samples=256, key=jax.random.key(0)
-    )
-    np.testing.assert_allclose(starts.probability, 1.0 / 3.0, rtol=1e-5)
-    rows = starts.draw(archive, (3000,), key=jax.random.key(1))
-    share = np.bincount(np.asarray(archive.epoch)[rows], minlength=8) / 3000
-    np.testing.assert_allclose(share, [0, 0, 0] + [1 / 9] * 3 + [1 / 3] * 2, atol=0.03)
-
-
 def test_an_exact_ensemble_repeats_the_true_system(setting):
-    world = World(scaled(handmade(np.zeros(3))), Line(), True)
+    world = World(scaled(handmade(np.zeros(3))), None, Line(), True)
     steps, told = batch(setting, world, length_cut(7))
     assert bool(steps.valid.all())
     np.testing.assert_allclose(
@@ -191,7 +152,7 @@ def test_an_exact_ensemble_repeats_the_true_system(setting):
 
 
 def test_rows_of_a_trajectory_follow_each_other_and_others_start_in_the_archive(setting):
-    world = World(scaled(handmade(np.array([0.1, -0.1]), slope=1.0)), Line(end=1.0), True)
+    world = World(scaled(handmade(np.array([0.1, -0.1]), slope=1.0)), None, Line(end=1.0), True)
     steps, _ = batch(setting, world, length_cut(9, budget=0.3))
     archived = {tuple(x) for x in np.asarray(setting.archive.obs[:50]).tolist()}
     obs, next_obs = np.asarray(steps.obs), np.asarray(steps.next_obs)
@@ -205,7 +166,7 @@ def test_rows_of_a_trajectory_follow_each_other_and_others_start_in_the_archive(
 
 
 def test_nothing_follows_a_terminal_step(setting):
-    world = World(scaled(handmade(np.array([0.1, -0.1]))), Line(end=1.0), True)
+    world = World(scaled(handmade(np.array([0.1, -0.1]))), None, Line(end=1.0), True)
     steps, told = batch(setting, world, length_cut(30))
     terminated = np.asarray(steps.terminated)
     np.testing.assert_array_equal(terminated, np.abs(np.asarray(steps.next_obs[..., 0])) > 1.0)
@@ -219,7 +180,7 @@ def test_nothing_follows_a_terminal_step(setting):
 def test_no_trajectory_exceeds_its_budget_and_none_is_cut_without_need(setting):
     ensemble = scaled(handmade(np.array([0.3, -0.2, 0.1]), slope=0.5))
     cut = cut_rule("trajectory", limit=0.12, max_horizon=12, schedule=(1, 1, 1), update=0)
-    steps, _ = batch(setting, World(ensemble, Line(), True), cut)
+    steps, _ = batch(setting, World(ensemble, None, Line(), True), cut)
     value = np.asarray(spread(ensemble, steps.obs, steps.act))
     paths = trajectories(steps)
     sums = np.array([sum(value[tuple(i)] for i in path) for path in paths])
@@ -237,7 +198,7 @@ def test_no_trajectory_exceeds_its_budget_and_none_is_cut_without_need(setting):
 
 
 def test_no_budget_allows_no_step(setting):
-    world = World(scaled(handmade(np.array([0.1, -0.1]))), Line(), True)
+    world = World(scaled(handmade(np.array([0.1, -0.1]))), None, Line(), True)
     cut = cut_rule("trajectory", limit=0.0, max_horizon=12, schedule=(1, 1, 1), update=0)
     steps, told = batch(setting, world, cut)
     assert not bool(steps.valid.any() | steps.last.any() | steps.terminated.any())
@@ -246,14 +207,14 @@ def test_no_budget_allows_no_step(setting):
 
 
 def test_members_that_agree_need_no_budget(setting):
-    world = World(scaled(handmade(np.zeros(3))), Line(), True)
+    world = World(scaled(handmade(np.zeros(3))), None, Line(), True)
     steps, _ = batch(setting, world, length_cut(5, budget=0.0))
     assert bool(steps.valid.all())
 
 
 def test_a_batch_has_one_horizon_from_the_quantile_of_a_probe(setting):
     ensemble = scaled(handmade(np.array([0.3, -0.3])))
-    world = World(ensemble, Line(), True)
+    world = World(ensemble, None, Line(), True)
     per_step = float(spread(ensemble, jnp.zeros(N_OBS), jnp.zeros(N_ACT)))
     cut = cut_rule("batch", limit=6.5 * per_step, max_horizon=30, schedule=(1, 1, 1), update=0)
     found = measure(world, setting.policy, setting.archive.obs[:50], cut, key=jax.random.key(4))
@@ -268,7 +229,7 @@ def test_a_batch_has_one_horizon_from_the_quantile_of_a_probe(setting):
 
 def test_the_quantile_of_a_batch_decides_whatever_the_worst_do(setting):
     ensemble = scaled(handmade(np.array([0.3, -0.3]), slope=1.0))
-    world = World(ensemble, Line(), True)
+    world = World(ensemble, None, Line(), True)
     # Disagreement grows with |s₁|: trajectories from afar are over the limit at once.
     calm, wild = jnp.zeros((100, N_OBS)), jnp.full((100, N_OBS), 50.0)
     cut = cut_rule("batch", limit=1.0, max_horizon=30, schedule=(1, 1, 1), update=0)
@@ -286,7 +247,7 @@ def test_a_probe_measures_even_when_the_first_step_is_too_much(setting):
     ensemble = scaled(handmade(np.array([0.3, -0.3])))
     for kind in ("batch", "trajectory"):
         cut = cut_rule(kind, limit=0.0, max_horizon=30, schedule=(1, 1, 1), update=0)
-        world = World(ensemble, Line(), True)
+        world = World(ensemble, None, Line(), True)
         found = measure(world, setting.policy, setting.archive.obs[:50], cut, key=jax.random.key(4))
         assert float(found.disagreement) > 0.0
     assert int(found.horizon) == 30
@@ -296,14 +257,14 @@ def test_a_probe_measures_even_when_the_first_step_is_too_much(setting):
 def test_a_schedule_grows_linearly_and_ignores_disagreement(setting, update, horizon):
     cut = cut_rule("schedule", limit=0.0, max_horizon=30, schedule=(3, 15, 1000), update=update)
     assert int(cut.horizon) == horizon
-    world = World(scaled(handmade(np.array([5.0, -5.0]))), Line(), True)
+    world = World(scaled(handmade(np.array([5.0, -5.0]))), None, Line(), True)
     steps, _ = batch(setting, world, cut)
     assert bool(steps.valid.all())
     assert max(len(path) for path in trajectories(steps)) == horizon
 
 
 def test_work_ends_when_there_are_enough_rows(setting):
-    world = World(scaled(handmade(np.array([0.1, -0.1]))), Line(), True)
+    world = World(scaled(handmade(np.array([0.1, -0.1]))), None, Line(), True)
     steps, told = batch(setting, world, length_cut(7), rows=100)
     rows = -(-100 // LANES) * LANES
     assert int(told.rows) == rows == int(steps.valid.sum())
@@ -313,8 +274,8 @@ def test_work_ends_when_there_are_enough_rows(setting):
 
 def test_the_cost_is_the_mean_over_members_or_the_chosen_ones(setting):
     ensemble = scaled(handmade(np.array([50.0, -50.0, -50.0, -50.0])))
-    mean, _ = batch(setting, World(ensemble, Line(), True), length_cut(1))
-    chosen, _ = batch(setting, World(ensemble, Line(), False), length_cut(1))
+    mean, _ = batch(setting, World(ensemble, None, Line(), True), length_cut(1))
+    chosen, _ = batch(setting, World(ensemble, None, Line(), False), length_cut(1))
     np.testing.assert_allclose(mean.cost[..., 0], 0.25)
     assert set(np.unique(chosen.cost[..., 0])) == {0.0, 1.0}
     np.testing.assert_array_equal(chosen.cost[..., 0], chosen.next_obs[..., 0] > 1.0)
@@ -323,7 +284,7 @@ def test_the_cost_is_the_mean_over_members_or_the_chosen_ones(setting):
 def test_only_elites_move_the_state(setting):
     ensemble = scaled(handmade(np.array([50.0, -50.0, -70.0, 50.0])))
     ensemble = eqx.tree_at(lambda e: e.elites, ensemble, jnp.array([2, 1, 2, 1]))
-    steps, _ = batch(setting, World(ensemble, Line(), True), length_cut(1))
+    steps, _ = batch(setting, World(ensemble, None, Line(), True), length_cut(1))
     moved = np.asarray(steps.next_obs - steps.obs)[..., 0].round(-1)
     assert set(np.unique(moved)) == {-50.0, -70.0}
 
@@ -331,5 +292,5 @@ def test_only_elites_move_the_state(setting):
 def test_states_stay_where_data_could_be(setting):
     ensemble = handmade(np.array([500.0, 600.0]))
     ensemble = eqx.tree_at(lambda e: e.input.std, ensemble, jnp.ones(N_OBS + N_ACT))
-    steps, _ = batch(setting, World(ensemble, Line(), True), length_cut(3))
+    steps, _ = batch(setting, World(ensemble, None, Line(), True), length_cut(3))
     np.testing.assert_allclose(steps.next_obs[..., 0], 8.0)

@@ -9,12 +9,15 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from cmbpo import archive as archives
-from cmbpo import dynamics, mixing, rollout, uncertainty
+from cmbpo import dynamics, head_quality, heads, mixing, rollout, uncertainty
 from cmbpo.archive import Archive
 from cmbpo.collect import Steps
 from cmbpo.dynamics import Ensemble
+from cmbpo.heads import Heads
+from cmbpo.learned_world import KnownTask, World
 from cmbpo.networks import Policy
 from cmbpo.settings import TrainSettings
+from cmbpo.starts import past_policies
 from cmbpo.uncertainty import Limits
 
 QUALITY = ("Model/HoldoutMSE", "Model/TrainLoss", "Model/Epochs", "Model/RankCorrelation")
@@ -25,12 +28,15 @@ ROOM = 1.3
 class Model(eqx.Module):
     """What is learned of the world.
 
+    `heads` judge what the task does not know of its costs and ends; None where it knows both.
     `disagreement` is D̄ of the newest policy, `fresh` counts the real steps since the last fit, and
     `quality` says how that fit went.
     """
 
     ensemble: Ensemble
     opt_state: PyTree
+    heads: Heads | None
+    head_opt_state: PyTree
     archive: Archive
     limits: Limits
     disagreement: Float[Array, ""]
@@ -39,9 +45,19 @@ class Model(eqx.Module):
 
 
 def start(
-    n_obs: int, n_act: int, n_cost: int, settings: TrainSettings, *, key: PRNGKeyArray
+    n_obs: int,
+    n_act: int,
+    n_cost: int,
+    settings: TrainSettings,
+    *,
+    knows_cost: bool = True,
+    knows_termination: bool = True,
+    key: PRNGKeyArray,
 ) -> Model:
-    """An untrained ensemble and an empty archive; limits that allow nothing."""
+    """An untrained ensemble and an empty archive; limits that allow nothing.
+
+    What the task does not know is to be learned as well.
+    """
     s = settings.dynamics
     ensemble = Ensemble(
         n_obs,
@@ -53,15 +69,31 @@ def start(
         layer_norm=s.layer_norm,
         key=key,
     )
+    judges = None
+    if not (knows_cost and knows_termination):
+        judges = Heads(
+            n_obs,
+            n_act,
+            n_cost=0 if knows_cost else n_cost,
+            ends=not knows_termination,
+            hidden=s.head_hidden,
+            members=s.members,
+            key=jax.random.fold_in(key, 1),
+        )
     zero = jnp.zeros(())
+    quality: dict[str, Array] = dict.fromkeys(QUALITY, zero)
+    if judges is not None:
+        quality |= head_quality.columns(judges, head_quality.unknown(judges))
     return Model(
         ensemble=ensemble,
         opt_state=dynamics.start_optimiser(ensemble),
+        heads=judges,
+        head_opt_state=None if judges is None else heads.start_optimiser(judges),
         archive=archives.empty(settings.archive_size, n_obs, n_act, n_cost),
         limits=Limits(zero, zero, zero),
         disagreement=zero,
         fresh=jnp.zeros((), jnp.int32),
-        quality=dict.fromkeys(QUALITY, zero),
+        quality=quality,
     )
 
 
@@ -79,47 +111,64 @@ def remember(model: Model, real: Steps, policy: Policy, epoch: int) -> Model:
     return replace(model, archive=archive, fresh=fresh)
 
 
-@partial(jax.jit, static_argnames="settings", donate_argnames=("ensemble", "opt_state"))
+@partial(jax.jit, static_argnames="settings", donate_argnames=("learned", "opt_states"))
 def _fit(
-    ensemble: Ensemble,
-    opt_state: PyTree,
+    learned: tuple[Ensemble, Heads | None],
+    opt_states: tuple[PyTree, PyTree],
     archive: Archive,
     max_epochs: Int[Array, ""],
     settings: TrainSettings,
     key: PRNGKeyArray,
-) -> tuple[Ensemble, PyTree, dict[str, Array]]:
+) -> tuple[tuple[Ensemble, Heads | None], tuple[PyTree, PyTree], dict[str, Array]]:
     s = settings.dynamics
-    ensemble, opt_state, report = dynamics.fit(
-        ensemble,
-        opt_state,
-        archive,
-        max_epochs=max_epochs,
-        learning_rate=s.learning_rate,
-        batch_size=s.batch_size,
-        weight_decay=s.weight_decay,
-        holdout=s.holdout,
-        max_holdout=s.max_holdout,
-        subsample=s.subsample,
-        patience=s.patience,
-        key=key,
-    )
-    trust = uncertainty.reliability(ensemble, archive, holdout=s.holdout, max_holdout=s.max_holdout)
+    (ensemble, judges), (opt_state, head_opt_state) = learned, opt_states
+    how = {
+        "max_epochs": max_epochs,
+        "learning_rate": s.learning_rate,
+        "batch_size": s.batch_size,
+        "weight_decay": s.weight_decay,
+        "holdout": s.holdout,
+        "max_holdout": s.max_holdout,
+        "subsample": s.subsample,
+        "patience": s.patience,
+    }
+    held = {"holdout": s.holdout, "max_holdout": s.max_holdout}
+    ensemble, opt_state, report = dynamics.fit(ensemble, opt_state, archive, **how, key=key)
+    trust = uncertainty.reliability(ensemble, archive, **held)
     found = (
         report.holdout_error[ensemble.elites].mean(),
         report.train_loss.mean(),
         report.epochs.max().astype(jnp.float32),
         trust.rank_correlation,
     )
-    return ensemble, opt_state, dict(zip(QUALITY, found, strict=True))
+    quality: dict[str, Array] = dict(zip(QUALITY, found, strict=True))
+    if judges is not None:
+        key_heads = jax.random.fold_in(key, 1)
+        judges, head_opt_state = heads.fit(judges, head_opt_state, archive, **how, key=key_heads)
+        judges, judged = head_quality.calibrate(judges, ensemble, archive, **held)
+        quality |= head_quality.columns(judges, judged)
+    return (ensemble, judges), (opt_state, head_opt_state), quality
 
 
 def fit(model: Model, settings: TrainSettings, *, epochs: int, key: PRNGKeyArray) -> Model:
-    """Train the ensemble on the archive for at most `epochs` passes."""
-    ensemble, opt_state, quality = _fit(
-        model.ensemble, model.opt_state, model.archive, jnp.array(epochs), settings, key
+    """Train the ensemble, and the heads, on the archive for at most `epochs` passes."""
+    (ensemble, judges), (opt_state, head_opt_state), quality = _fit(
+        (model.ensemble, model.heads),
+        (model.opt_state, model.head_opt_state),
+        model.archive,
+        jnp.array(epochs),
+        settings,
+        key,
     )
-    fresh = jnp.zeros_like(model.fresh)
-    return replace(model, ensemble=ensemble, opt_state=opt_state, fresh=fresh, quality=quality)
+    return replace(
+        model,
+        ensemble=ensemble,
+        opt_state=opt_state,
+        heads=judges,
+        head_opt_state=head_opt_state,
+        fresh=jnp.zeros_like(model.fresh),
+        quality=quality,
+    )
 
 
 @partial(jax.jit, static_argnames=("settings", "task"))
@@ -127,17 +176,17 @@ def calibrate(
     model: Model,
     policy: Policy,
     settings: TrainSettings,
-    task: rollout.KnownTask,
+    task: KnownTask,
     key: PRNGKeyArray,
 ) -> Model:
     """D̄₀ along imagined trajectories of h₀ steps, and the limits that follow from it."""
     s = settings.rollout
     key_starts, key_draw, key_probe = jax.random.split(key, 3)
-    starts = rollout.past_policies(model.archive, policy, temperature=s.temperature, key=key_starts)
+    starts = past_policies(model.archive, policy, temperature=s.temperature, key=key_starts)
     obs = model.archive.obs[starts.draw(model.archive, (s.probe,), key=key_draw)]
     everything = jnp.array(jnp.inf)
     found = rollout.probe(
-        rollout.World(model.ensemble, task, s.cost_over_members),
+        World(model.ensemble, model.heads, task, s.cost_over_members),
         policy,
         obs,
         rollout.Cut(jnp.array(s.first_horizon), everything, everything),
@@ -167,15 +216,15 @@ def imagine(
     rows: Int[Array, ""],
     update: Int[Array, ""],
     settings: TrainSettings,
-    task: rollout.KnownTask,
+    task: KnownTask,
     horizon: int,
     key: PRNGKeyArray,
 ) -> tuple[Steps, Float[Array, ""], Float[Array, " cost"], dict[str, Array]]:
     """`rows` imagined steps of the policy, D̄, the imagined cost per step, and what to log."""
     s = settings.rollout
     key_starts, key_draw, key_probe, key_steps = jax.random.split(key, 4)
-    world = rollout.World(model.ensemble, task, s.cost_over_members)
-    starts = rollout.past_policies(model.archive, policy, temperature=s.temperature, key=key_starts)
+    world = World(model.ensemble, model.heads, task, s.cost_over_members)
+    starts = past_policies(model.archive, policy, temperature=s.temperature, key=key_starts)
     cut = rollout.cut_rule(
         s.cut,
         limit=model.limits.accumulated,

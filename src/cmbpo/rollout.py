@@ -1,6 +1,6 @@
-"""Imagined trajectories: where they start, where they are cut."""
+"""Imagined trajectories, and where they are cut."""
 
-from typing import Literal, Protocol, runtime_checkable
+from typing import Literal
 
 import equinox as eqx
 import jax
@@ -9,81 +9,10 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from cmbpo.archive import Archive
 from cmbpo.collect import Steps
-from cmbpo.dynamics import Ensemble, predict
+from cmbpo.learned_world import World
 from cmbpo.networks import Policy
-from cmbpo.uncertainty import disagreement, robust_mean
-
-FARTHEST = 8.0
-"""Standard deviations of the data beyond which no imagined state lies."""
-
-
-@runtime_checkable
-class KnownTask(Protocol):
-    """What is known of a task without its simulator."""
-
-    def costs(self, obs: Array, act: Array, next_obs: Array) -> Array:
-        """Costs of steps, one column for each constraint."""
-        ...
-
-    def terminated(self, obs: Array, act: Array, next_obs: Array) -> Array:
-        """Whether steps lead to terminal states."""
-        ...
-
-
-class Starts(eqx.Module):
-    """Pr(π_k) of the past policies, newest first, and where their rows lie in the archive."""
-
-    probability: Float[Array, " K"]
-    first: Int[Array, " K"]
-    count: Int[Array, " K"]
-
-    def effective(self) -> Float[Array, ""]:
-        """Effective number of policies: 1/Σ Pr²."""
-        return 1.0 / jnp.sum(self.probability**2)
-
-    def draw(
-        self, archive: Archive, shape: tuple[int, ...], *, key: PRNGKeyArray
-    ) -> Int[Array, "..."]:
-        """Positions of start states: a policy by its probability, then any of its rows."""
-        key_policy, key_row = jax.random.split(key)
-        cumulative = jnp.cumsum(self.probability)
-        u = jax.random.uniform(key_policy, shape) * cumulative[-1]
-        k = jnp.clip(jnp.searchsorted(cumulative, u, side="right"), 0, self.count.shape[0] - 1)
-        within = (jax.random.uniform(key_row, shape) * self.count[k]).astype(jnp.int32)
-        return archive.by_age(self.first[k] + jnp.minimum(within, self.count[k] - 1))
-
-
-def past_policies(
-    archive: Archive,
-    policy: Policy,
-    *,
-    temperature: float,
-    policies: int = 1024,
-    samples: int = 8192,
-    key: PRNGKeyArray,
-) -> Starts:
-    """Boltzmann distribution over past policies (section IV).
-
-        Pr(π_k) ∝ exp(−β · mean KL(π ‖ π_k) over states of π_k)
-
-    The means are over a sample of the archive, evenly spread over it. Policies older than the
-    newest `policies` count as one.
-    """
-    newest = archive.epoch[archive.by_age(archive.size - 1)]
-    age = jnp.clip(newest - archive.epoch, 0, policies - 1)
-    filled = jnp.arange(archive.capacity) < archive.size
-    count = jnp.zeros(policies, jnp.int32).at[age].add(filled.astype(jnp.int32))
-    first = archive.size - jnp.cumsum(count)
-
-    jitter = jax.random.uniform(key, (samples,))
-    spread = (jnp.arange(samples) + jitter) * (archive.size / samples)
-    rows = archive.by_age(jnp.minimum(spread.astype(jnp.int32), archive.size - 1))
-    behaviour = jax.tree.map(lambda x: x[rows], archive.behaviour)
-    kl = jax.vmap(policy)(archive.obs[rows]).kl(behaviour)
-    seen = jnp.zeros(policies).at[age[rows]].add(1.0)
-    mean_kl = jnp.zeros(policies).at[age[rows]].add(kl) / jnp.maximum(seen, 1.0)
-    logit = jnp.where((count > 0) & (seen > 0), -temperature * jnp.maximum(mean_kl, 0.0), -jnp.inf)
-    return Starts(jax.nn.softmax(logit), first, count)
+from cmbpo.starts import Starts
+from cmbpo.uncertainty import robust_mean
 
 
 class Cut(eqx.Module):
@@ -121,59 +50,6 @@ def cut_rule(
     share = jnp.clip(jnp.asarray(update) / updates, 0.0, 1.0)
     horizon = jnp.floor(first + share * (last - first)).astype(jnp.int32)
     return Cut(horizon, inf, inf)
-
-
-class Moves(eqx.Module):
-    """One imagined step of trajectories side by side."""
-
-    act: Float[Array, "*batch act"]
-    next_obs: Float[Array, "*batch obs"]
-    reward: Float[Array, "*batch"]
-    cost: Float[Array, "*batch cost"]
-    terminated: Bool[Array, "*batch"]
-    disagreement: Float[Array, "*batch"]
-
-
-class World(eqx.Module):
-    """The learned world: the ensemble's dynamics and reward, the task's own cost and end."""
-
-    ensemble: Ensemble
-    task: KnownTask = eqx.field(static=True)
-    cost_over_members: bool = eqx.field(static=True)
-
-    def step(self, policy: Policy, obs: Float[Array, "lanes obs"], *, key: PRNGKeyArray) -> Moves:
-        """An action of the policy, and the mean prediction of a random elite for each.
-
-        The cost is the mean over all networks' next states, or that of the chosen one.
-        """
-        key_act, key_elite = jax.random.split(key)
-        lanes, n_obs = obs.shape
-        act = jax.vmap(policy)(obs).sample(key=key_act)
-        prediction = predict(self.ensemble, obs, act)
-        elite = jax.random.choice(key_elite, self.ensemble.elites, (lanes,))
-        chosen = prediction.mean[elite, jnp.arange(lanes)]
-        data = self.ensemble.input
-        lowest = (data.mean - FARTHEST * data.std)[:n_obs]
-        highest = (data.mean + FARTHEST * data.std)[:n_obs]
-
-        def moved(delta: Float[Array, "lanes obs"]) -> Float[Array, "lanes obs"]:
-            return jnp.clip(obs + delta, lowest[None], highest[None])
-
-        next_obs = moved(chosen[:, :n_obs])
-        if self.cost_over_members:
-            cost = jax.vmap(lambda mean: self.task.costs(obs, act, moved(mean[:, :n_obs])))(
-                prediction.mean
-            ).mean(axis=0)
-        else:
-            cost = self.task.costs(obs, act, next_obs)
-        return Moves(
-            act=act,
-            next_obs=next_obs,
-            reward=chosen[:, n_obs],
-            cost=cost,
-            terminated=self.task.terminated(obs, act, next_obs),
-            disagreement=disagreement(prediction),
-        )
 
 
 class Probe(eqx.Module):

@@ -5,7 +5,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from cmbpo.archive import Archive
-from cmbpo.dynamics import Ensemble, Prediction, holdout_rows, predict
+from cmbpo.dynamics import Ensemble, Prediction, predict
+from cmbpo.holdout import holdout_rows
 
 
 def disagreement(prediction: Prediction) -> Float[Array, "*batch"]:

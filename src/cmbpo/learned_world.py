@@ -1,0 +1,94 @@
+"""The learned world that imagined steps are taken in."""
+
+from typing import Protocol, runtime_checkable
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
+
+from cmbpo.dynamics import Ensemble, moved, predict
+from cmbpo.heads import Heads, judge
+from cmbpo.networks import Policy
+from cmbpo.uncertainty import disagreement
+
+
+@runtime_checkable
+class KnownTask(Protocol):
+    """What is known of a task without its simulator."""
+
+    def costs(self, obs: Array, act: Array, next_obs: Array) -> Array:
+        """Costs of steps, one column for each constraint."""
+        ...
+
+    def terminated(self, obs: Array, act: Array, next_obs: Array) -> Array:
+        """Whether steps lead to terminal states."""
+        ...
+
+
+class Moves(eqx.Module):
+    """One imagined step of trajectories side by side."""
+
+    act: Float[Array, "*batch act"]
+    next_obs: Float[Array, "*batch obs"]
+    reward: Float[Array, "*batch"]
+    cost: Float[Array, "*batch cost"]
+    terminated: Bool[Array, "*batch"]
+    disagreement: Float[Array, "*batch"]
+
+
+class World(eqx.Module):
+    """The learned world: the ensemble's dynamics and reward, cost and end from task or heads.
+
+    `heads` judge what the task does not know; None where it knows both.
+    """
+
+    ensemble: Ensemble
+    heads: Heads | None
+    task: KnownTask = eqx.field(static=True)
+    cost_over_members: bool = eqx.field(static=True)
+
+    def step(self, policy: Policy, obs: Float[Array, "lanes obs"], *, key: PRNGKeyArray) -> Moves:
+        """An action of the policy, and the mean prediction of a random elite for each.
+
+        The cost is the mean over all networks' next states, or that of the chosen one. A learned
+        end is drawn with its probability: a threshold would bias how often trajectories end, and
+        never end any where no state is likely to be terminal.
+        """
+        key_act, key_elite = jax.random.split(key)
+        lanes, n_obs = obs.shape
+        act = jax.vmap(policy)(obs).sample(key=key_act)
+        prediction = predict(self.ensemble, obs, act)
+        elite = jax.random.choice(key_elite, self.ensemble.elites, (lanes,))
+        chosen = prediction.mean[elite, jnp.arange(lanes)]
+
+        def led_to(delta: Float[Array, "lanes obs"]) -> Float[Array, "lanes obs"]:
+            return moved(self.ensemble, obs, delta)
+
+        next_obs = led_to(chosen[:, :n_obs])
+        cost = terminated = None
+        if self.heads is not None:
+            everyones = jax.vmap(led_to)(prediction.mean[..., :n_obs])
+            judged = judge(self.heads, obs, act, everyones)
+            own = judged[elite, jnp.arange(lanes)]
+            if self.heads.n_cost:
+                value = judged.mean(axis=0) if self.cost_over_members else own
+                cost = value[:, : self.heads.n_cost]
+            if self.heads.ends:
+                terminated = jax.random.uniform(jax.random.fold_in(key, 2), (lanes,)) < own[:, -1]
+        if cost is None and self.cost_over_members:
+            cost = jax.vmap(lambda mean: self.task.costs(obs, act, led_to(mean[:, :n_obs])))(
+                prediction.mean
+            ).mean(axis=0)
+        elif cost is None:
+            cost = self.task.costs(obs, act, next_obs)
+        if terminated is None:
+            terminated = self.task.terminated(obs, act, next_obs)
+        return Moves(
+            act=act,
+            next_obs=next_obs,
+            reward=chosen[:, n_obs],
+            cost=cost,
+            terminated=terminated,
+            disagreement=disagreement(prediction),
+        )
