@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from cmbpo import evaluate as evaluation
-from cmbpo import tasks, train
+from cmbpo import own, train
+from cmbpo.adapted import Environment
 from cmbpo.networks import Policy
 from cmbpo.presets import preset
 from cmbpo.run import Run
@@ -23,29 +24,41 @@ class Agent:
     def __init__(
         self,
         algo: str = "cmbpo",
-        env_id: str = "PointCircle-v0",
+        env: Environment = "PointCircle-v0",
         *,
         preset_name: str = "default",
         settings: TrainSettings | None = None,
         **changes: Any,
     ):
-        """Take the settings of a preset, or `settings`, with `changes` by field name."""
-        self.settings = replace(settings or preset(algo, env_id, preset_name), **changes)
-        self.task = tasks.get(self.settings.env_id)
+        """Take the settings of a preset, or `settings`, with `changes` by field name.
+
+        `env` is the id of a task or of an environment of your own, such an environment, or a
+        function that makes one.
+        """
+        limit = changes.get("cost_limit")
+        if isinstance(limit, int | float):
+            changes["cost_limit"] = (float(limit),)
+        name = own.name_of(env)
+        self.settings = replace(settings or preset(algo, name, preset_name), **changes)
+        self._env = None if isinstance(env, str) else env
+        self.task = own.find(self.settings, self._env)
         self.policy: Policy | None = None
         self.folder: Path | None = None
         self._random = np.random.default_rng()
 
     def learn(self, callbacks: Sequence[Callback] = ()) -> "Agent":
         """Train. Each callback gets the row of `progress.csv` after each update."""
-        self.folder, self.policy = train.run(self.settings, callbacks=callbacks)
+        self.folder, self.policy = train.run(self.settings, callbacks=callbacks, env=self._env)
         return self
 
     def predict(self, obs: np.ndarray, deterministic: bool = True) -> np.ndarray:
-        """The action for one observation, or the actions for a batch, within the action space."""
+        """The action for one observation, or the actions for a batch, as the environment takes it.
+
+        It is within the bounds of the action space, in its units.
+        """
         seed = int(self._random.integers(2**31))
         act = evaluation.act(self._trained(), np.asarray(obs), deterministic, seed)
-        return np.clip(act, self.task.action_space.low, self.task.action_space.high)
+        return self.task.in_units(act)
 
     def evaluate(self, episodes: int = 20, seed: int = 1_000_000) -> "evaluation.Evaluation":
         """Run whole episodes without learning."""
@@ -60,9 +73,12 @@ class Agent:
         return self.policy
 
 
-def load(folder: str | Path) -> Agent:
-    """The agent of a run folder, with the policy of its newest good checkpoint."""
+def load(folder: str | Path, env: Environment | None = None) -> Agent:
+    """The agent of a run folder, with the policy of its newest good checkpoint.
+
+    `env` is only asked for where the run's environment was made in Python.
+    """
     run = Run.open(folder)
-    agent = Agent(settings=run.settings)
+    agent = Agent(env=run.settings.env_id if env is None else env, settings=run.settings)
     agent.folder, agent.policy = run.folder, evaluation.load_policy(run, agent.task)
     return agent

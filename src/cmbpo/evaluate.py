@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from scipy.special import stdtrit
 
-from cmbpo import tasks
+from cmbpo import own
 from cmbpo.film import film
 from cmbpo.networks import Policy
 from cmbpo.run import Run
@@ -70,13 +70,13 @@ class Episodes(NamedTuple):
         """Cost of an episode."""
         return estimate(self.costs[:, which], np.ones(len(self.costs)))
 
-    def cost_rate(self, which: int = 0) -> Estimate:
-        """Cost per 1000 steps: an episode that ended early is not cheap for being short."""
-        return estimate(self.costs[:, which], self.lengths / 1000.0)
+    def cost_rate(self, which: int = 0, horizon: int = 1000) -> Estimate:
+        """Cost per `horizon` steps: an episode that ended early is not cheap for being short."""
+        return estimate(self.costs[:, which], self.lengths / horizon)
 
-    def within(self, cost_limits: Sequence[float]) -> float:
-        """Share of the episodes whose costs per 1000 steps keep every limit."""
-        rates = 1000.0 * self.costs / self.lengths[:, None]
+    def within(self, cost_limits: Sequence[float], horizon: int = 1000) -> float:
+        """Share of the episodes whose costs per `horizon` steps keep every limit."""
+        rates = horizon * self.costs / self.lengths[:, None]
         return float((rates <= np.array(cost_limits)).all(axis=1).mean())
 
 
@@ -87,6 +87,7 @@ class Evaluation(NamedTuple):
     stochastic: Episodes
     cost_limits: tuple[float, ...]
     cost_names: tuple[str, ...]
+    horizon: int = 1000
 
     def table(self) -> Table:
         """Both side by side."""
@@ -99,12 +100,12 @@ class Evaluation(NamedTuple):
         for i, (name, limit) in enumerate(zip(self.cost_names, self.cost_limits, strict=True)):
             label = "cost" if len(self.cost_names) == 1 else f"cost of {name}"
             table.add_row(f"{label} per episode", *(str(side.mean_cost(i)) for side in sides))
-            rates = [side.cost_rate(i) for side in sides]
+            rates = [side.cost_rate(i, self.horizon) for side in sides]
             styles = ["green" if rate.mean <= limit else "bold red" for rate in rates]
             cells = (f"[{s}]{rate}[/]" for s, rate in zip(styles, rates, strict=True))
-            table.add_row(f"{label} per 1000 steps (limit {limit:g})", *cells)
+            table.add_row(f"{label} per {self.horizon} steps (limit {limit:g})", *cells)
         table.add_row("episode length", *(str(side.mean_length()) for side in sides))
-        shares = (f"{side.within(self.cost_limits):.0%}" for side in sides)
+        shares = (f"{side.within(self.cost_limits, self.horizon):.0%}" for side in sides)
         table.add_row("episodes within the limit", *shares)
         return table
 
@@ -125,6 +126,7 @@ def evaluate(
         run_episodes(policy, task, episodes=episodes, deterministic=False, seed=seed),
         cost_limits=tuple(cost_limits or task.cost_limits),
         cost_names=tuple(task.cost_names),
+        horizon=task.horizon,
     )
 
 
@@ -153,6 +155,7 @@ def run_episodes(
             if len(rows[i]) < wanted[i]:
                 rows[i].append((returns[i], costs[i].copy(), lengths[i], step.terminated[i]))
             returns[i], costs[i], lengths[i] = 0.0, 0.0, 0
+    simulator.close()
     finished = [episode for row in rows for episode in row]
     return Episodes(*(np.array(column) for column in zip(*finished, strict=True)))
 
@@ -198,7 +201,7 @@ def load_policy(run: Run, task: Task) -> Policy:
 def main(folder: Path, *, episodes: int, seed: int, video: Path | None = None) -> None:
     """Evaluate a run folder and print the result; with `video`, film one deterministic episode."""
     run = Run.open(folder)
-    task = tasks.get(run.settings.env_id)
+    task = own.find(run.settings)
     policy = load_policy(run, task)
     result = evaluate(
         policy, task, episodes=episodes, seed=seed, cost_limits=run.settings.cost_limit

@@ -6,12 +6,14 @@ import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import gymnasium
 import imageio_ffmpeg
 import numpy as np
 
 from cmbpo.checkpoint import RunError
+from cmbpo.own import OwnTask
 from cmbpo.tasks.environment import TaskEnv
-from cmbpo.tasks.task import Task
+from cmbpo.tasks.task import SimulatedTask, Task
 
 GIF_RATE = 20
 """Most frames a second of a .gif."""
@@ -49,22 +51,34 @@ def _command(path: Path, shape: tuple[int, ...], rate: float) -> list[str]:
 def _frames(
     policy: Callable[[np.ndarray], np.ndarray], task: Task, *, every: int, seed: int
 ) -> Iterator[np.ndarray]:
-    env = TaskEnv(task, render_mode="rgb_array")
+    env = _stage(task)
     try:
         obs, _ = env.reset(seed=seed)
         for time in range(task.horizon):
             if time % every == 0:
                 yield _picture(env)
-            obs, _, terminated, _, _ = env.step(policy(obs))
-            if terminated:
+            obs, _, terminated, truncated, _ = env.step(policy(obs))
+            if terminated or truncated:
                 return
     finally:
         env.close()
 
 
-def _picture(env: TaskEnv) -> np.ndarray:
+def _stage(task: Task) -> gymnasium.Env:
+    if isinstance(task, SimulatedTask):
+        return TaskEnv(task, render_mode="rgb_array")
+    assert isinstance(task, OwnTask)
     try:
-        return env.render()
+        return task.environment(render_mode="rgb_array")
+    except TypeError as error:
+        raise RunError(
+            f"the video cannot be drawn: what makes {task.name} takes no render_mode ({error})"
+        ) from error
+
+
+def _picture(env: gymnasium.Env) -> np.ndarray:
+    try:
+        return np.asarray(env.render(), np.uint8)
     except Exception as error:  # each graphics library fails in its own way
         raise RunError(
             f"the video cannot be drawn: {error}; without a screen MuJoCo draws with the system "

@@ -60,7 +60,17 @@ def start(settings: TrainSettings, task: Task) -> Learner:
         cost_critic_opt=jax.vmap(critic.init)(cost_critic),
         improvement=algorithm.start(policy, n_cost, settings),
         real_cost=constraint.nothing_seen(n_cost),
-        model=model.start(n_obs, n_act, n_cost, settings, key=key_model) if imagines else None,
+        model=model.start(
+            n_obs,
+            n_act,
+            n_cost,
+            settings,
+            knows_cost=task.knows_cost,
+            knows_termination=task.knows_termination,
+            key=key_model,
+        )
+        if imagines
+        else None,
         key=key,
     )
 

@@ -16,7 +16,7 @@ WINDOW = 20
 
 
 def plot_run(folder: str | Path) -> Path:
-    """Draw `curves.png` into a run folder: return left, cost per 1000 steps right, limit dashed."""
+    """Draw `curves.png` into a run folder: return left, cost per horizon right, limit dashed."""
     folder = Path(folder)
     config = read_config(folder)
     episodes = _table(folder / "episodes.csv")
@@ -32,7 +32,8 @@ def plot_run(folder: str | Path) -> Path:
     mean = running_mean(episodes["return"], np.ones_like(steps), WINDOW)
     left.plot(steps, mean, color="C0")
     left.set(title=f"return per episode (line: mean of {WINDOW})")
-    _draw_costs(right, episodes, _cost_limits(folder, config))
+    horizon = config.get("horizon", 1000)
+    _draw_costs(right, episodes, _cost_limits(folder, config), horizon)
     for axes in (left, right):
         axes.set(xlabel="environment steps", xlim=(0, None))
         axes.xaxis.set_major_formatter(EngFormatter(sep=""))
@@ -56,15 +57,17 @@ def running_mean(
     return sums(values) / sums(weights)
 
 
-def _draw_costs(axes: Axes, episodes: dict[str, np.ndarray], limits: list[float]) -> None:
+def _draw_costs(
+    axes: Axes, episodes: dict[str, np.ndarray], limits: list[float], horizon: int
+) -> None:
     """Each cost with its limit. Falling early is not cheap: an episode counts by its length."""
     names = [name for name in episodes if name.startswith("cost_")] or ["cost"]
     top = 0.0
     for i, name in enumerate(names):
         colour = f"C{1 + i}"
-        rate = 1000.0 * episodes[name] / episodes["length"]
+        rate = horizon * episodes[name] / episodes["length"]
         axes.plot(episodes["env_steps"], rate, ".", color=colour, alpha=0.2, markersize=4)
-        mean = running_mean(1000.0 * episodes[name], episodes["length"], WINDOW)
+        mean = running_mean(horizon * episodes[name], episodes["length"], WINDOW)
         label = name.removeprefix("cost_").replace("_", " ")
         axes.plot(episodes["env_steps"], mean, color=colour, label=label)
         top = max(top, 1.15 * mean.max(initial=0.0))
@@ -72,7 +75,7 @@ def _draw_costs(axes: Axes, episodes: dict[str, np.ndarray], limits: list[float]
             axes.axhline(limits[i], color=colour if len(names) > 1 else "black", linestyle="--")
             top = max(top, 1.5 * limits[i])
     # single episodes may lie far above: the mean and the limit set the scale
-    axes.set(title="cost per 1000 steps", ylim=(-0.02 * top, max(top, 1.0)))
+    axes.set(title=f"cost per {horizon} steps", ylim=(-0.02 * top, max(top, 1.0)))
     if len(names) > 1:
         axes.legend(frameon=False)
 

@@ -203,7 +203,7 @@ def check_finite(quantities: Mapping[str, Any], update: int) -> None:
 
 
 def _new_folder(settings: TrainSettings) -> Path:
-    task = settings.env_id.rsplit("/", 1)[-1].rsplit("-v", 1)[0]
+    task = settings.env_id.rsplit("/", 1)[-1].rsplit(":", 1)[-1].rsplit("-v", 1)[0]
     parent = Path(settings.log_dir) / f"{settings.algo}-{task}"
     name = f"seed-{settings.seed:03d}-{time.strftime('%Y-%m-%d-%H-%M-%S')}"
     count = 1

@@ -91,6 +91,8 @@ class DynamicsSettings:
 
     hidden: tuple[int, ...] = (512, 512)
     """Widths of the hidden layers of each network."""
+    head_hidden: tuple[int, ...] = (128, 128)
+    """The same of those that learn cost and termination where the task does not know them."""
     members: int = 7
     """Networks of the ensemble."""
     elites: int = 5
@@ -308,13 +310,38 @@ class LagrangianSettings:
 
 
 @dataclass(frozen=True, kw_only=True)
+class EnvSettings:
+    """An environment of your own: any that Gymnasium makes and that reports a cost."""
+
+    cost_key: tuple[str, ...] = ("cost",)
+    """Names in `info` of the costs of a step; several names are several constraints."""
+    horizon: int | None = None
+    """Steps after which an episode is truncated. None: the environment's own time limit."""
+    copies: Literal["inline", "processes"] = "inline"
+    """Step the copies one after the other, or each in a process of its own: for slow ones."""
+
+    def __post_init__(self) -> None:
+        """Check the values."""
+        _require(
+            bool(self.cost_key) and len(set(self.cost_key)) == len(self.cost_key),
+            "env.cost_key",
+            self.cost_key,
+            "one or more names, each once",
+        )
+        _require(
+            self.horizon is None or self.horizon >= 1, "env.horizon", self.horizon, "at least 1"
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
 class TrainSettings:
     """One training run."""
 
     algo: str = "cmbpo"
     """Algorithm: cmbpo, cpo, trpo-lag, ppo-lag, trpo."""
     env_id: str = "PointCircle-v0"
-    """Task: AntSafe-v0, HalfCheetahSafe-v0, AntCircle-v0, PointCircle-v0."""
+    """Task: AntSafe-v0, HalfCheetahSafe-v0, AntCircle-v0, PointCircle-v0; or an environment of your
+    own, as in my_package:MyRobot-v0."""
     preset: str = "default"
     """Where the settings start from: default, or paper (the printed algorithm)."""
     seed: int = 0
@@ -341,6 +368,7 @@ class TrainSettings:
     """Run folder whose policy, critics and model this run starts with."""
     wandb: bool = False
     """Also report to Weights & Biases (extra `wandb`)."""
+    env: EnvSettings = EnvSettings()
     policy: PolicySettings = PolicySettings()
     critic: CriticSettings = CriticSettings()
     advantage: AdvantageSettings = AdvantageSettings()

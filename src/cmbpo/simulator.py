@@ -1,4 +1,4 @@
-"""Many copies of a task stepped at once in threads; the one place where NumPy meets the robots."""
+"""Many copies of a task stepped at once; the one place where NumPy meets the robots."""
 
 import os
 from typing import NamedTuple
@@ -6,8 +6,10 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float
 
-from cmbpo.tasks.task import Task
+from cmbpo.own import OwnTask
+from cmbpo.tasks.task import SimulatedTask, Task
 from cmbpo.tasks.world import World, checked
+from cmbpo.vector import VectorWorld
 
 
 class SimStep(NamedTuple):
@@ -29,11 +31,13 @@ class SimStep(NamedTuple):
 
 
 class Simulator:
-    """N copies of a task, stepped in threads, each reset when its episode ends.
+    """N copies of a task, each reset when its episode ends.
 
-    Copy i draws from its own random generator, seeded with (seed, i): the same seed and actions
-    give the same trajectories to the bit for any number of threads and of other copies. Copy 0 does
-    what `gymnasium.make(task.env_id)` does after `reset(seed=seed)`.
+    A task of this package is stepped in threads, an environment of the user's own in Gymnasium's
+    vector environments. Copy i draws from its own random generator, seeded with (seed, i): the same
+    seed and actions give the same trajectories to the bit for any number of threads and of other
+    copies. Of a task of this package, copy 0 does what `gymnasium.make(task.env_id)` does after
+    `reset(seed=seed)`.
     """
 
     def __init__(
@@ -55,7 +59,12 @@ class Simulator:
         self.task = task
         self.num_envs = num_envs
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-        self._world = World(task, min(threads or cores or 1, num_envs))
+        self._world: World | VectorWorld
+        if isinstance(task, OwnTask):
+            self._world = VectorWorld(task, num_envs)
+        else:
+            assert isinstance(task, SimulatedTask)
+            self._world = World(task, min(threads or cores or 1, num_envs))
         self._random = [
             np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed, i])))
             for i in range(num_envs)
@@ -64,15 +73,14 @@ class Simulator:
         if stagger:
             self._left = -(-task.horizon * np.arange(1, num_envs + 1) // num_envs)
         self.blow_ups = 0
-        self._state = np.stack([task.start(random) for random in self._random])
-        self.obs = self._world.observe(self._state)
+        self._state, self.obs = self._world.begin(np.arange(num_envs), self._random)
 
     def step(self, act: Float[np.ndarray, "N act"]) -> SimStep:
         """Advance all copies; reset those whose episode ended."""
         act = checked(act, (self.num_envs, len(self.task.act_names)))
         out = self._world.step(self._state, self.obs, act)
         self._left -= 1
-        truncated = self._left <= 0
+        truncated = out.truncated | (self._left <= 0)
         self._state, self.obs = out.state, out.obs
         ended = np.flatnonzero(truncated | out.terminated)
         if len(ended):
@@ -90,14 +98,17 @@ class Simulator:
         )
 
     def _reset(self, rows: np.ndarray) -> None:
-        fresh = np.stack([self.task.start(self._random[i]) for i in rows])
-        self._state[rows] = fresh
+        state, obs = self._world.begin(rows, [self._random[i] for i in rows])
+        self._state[rows] = state
         self._left[rows] = self.task.horizon
         self.obs = self.obs.copy()
-        self.obs[rows] = self._world.observe(fresh)
+        self.obs[rows] = obs
 
     def state(self) -> dict[str, np.ndarray]:
-        """Everything that the future of the copies depends on, as plain arrays."""
+        """Everything that the future of the copies depends on, as plain arrays.
+
+        Of a world that is not `restorable`, the physics is not among it.
+        """
         return {
             "physics": self._state.copy(),
             "obs": self.obs.copy(),
@@ -107,7 +118,11 @@ class Simulator:
         }
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
-        """Continue, to the bit, from what `state` returned."""
+        """Continue, to the bit, from what `state` returned.
+
+        Where the world is not `restorable`, every copy begins a new episode instead, with the seeds
+        that were next; it ends when the one that is lost would have.
+        """
         for name, mine in self.state().items():
             if name not in state or np.shape(state[name]) != mine.shape:
                 found = np.shape(state[name]) if name in state else "missing"
@@ -121,6 +136,17 @@ class Simulator:
         self.blow_ups = int(state["blow_ups"])
         for random, packed in zip(self._random, state["random"], strict=True):
             random.bit_generator.state = _unpack(packed)
+        if not self.restorable:
+            self._state, self.obs = self._world.begin(np.arange(self.num_envs), self._random)
+
+    @property
+    def restorable(self) -> bool:
+        """Whether `restore` continues the episodes that were running."""
+        return self._world.restorable
+
+    def close(self) -> None:
+        """Let go of the processes that the copies run in, if any."""
+        self._world.close()
 
 
 _LOW = 2**64 - 1

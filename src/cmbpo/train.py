@@ -7,7 +7,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from cmbpo import bound, console, device, learner, model, tasks
+from cmbpo import bound, console, device, head_quality, learner, model, own
+from cmbpo.adapted import Environment
 from cmbpo.advantage import Samples
 from cmbpo.algorithms import ALGORITHMS
 from cmbpo.collect import Episode, Ledger, Steps, collect
@@ -51,10 +52,10 @@ class Promise:
 class Trainer:
     """A run in progress: the real copies of the task, what learns, and the counts so far."""
 
-    def __init__(self, settings: TrainSettings):
-        """Nothing is collected or compiled yet."""
+    def __init__(self, settings: TrainSettings, env: Environment | None = None):
+        """Nothing is collected or compiled yet; `env` is the user's own, made in Python."""
         self.settings, self.static = settings, settings.for_programs()
-        self.task = tasks.get(settings.env_id)
+        self.task = own.find(settings, env)
         self.limits = np.array(settings.cost_limit or self.task.cost_limits)
         self._check()
         self.simulator = Simulator(self.task, settings.num_envs, seed=settings.seed, stagger=True)
@@ -76,6 +77,8 @@ class Trainer:
                 f"cost_limit has {len(self.limits)} numbers; {task.name} has"
                 f" {len(task.cost_limits)} costs: {', '.join(task.cost_names)}"
             )
+        if self._imagines and isinstance(task, own.OwnTask):
+            task.verify()
         least = settings.mixing.min_real if self._imagines else settings.batch_size
         if settings.num_envs > least:
             raise ValueError(
@@ -105,6 +108,9 @@ class Trainer:
         self.learner = state["learner"]
         self.simulator.restore(state["simulator"])
         self.ledger.restore(state["ledger"])
+        if not self.simulator.restorable:
+            for running in (self.ledger.ret, self.ledger.cost, self.ledger.length):
+                running[:] = 0
         self.update = int(state["update"])
         self.regret = float(state["regret"])
         self.violating_episodes = int(state["violating_episodes"])
@@ -147,6 +153,13 @@ class Trainer:
             )
             policy = self.learner.policy
             self._set(model=model.calibrate(fitted, policy, self.static, self.task, key_limits))
+
+    def doubts(self) -> list[str]:
+        """What the first steps were too few for, where cost and end are learned."""
+        if self.learner.model is None:
+            return []
+        quality, steps = self.learner.model.quality, self.ledger.env_steps
+        return head_quality.doubts(quality, self.task.cost_names, steps=steps)
 
     def step(self) -> Row:
         """One policy update: the phases of the paper, in its order."""
@@ -340,19 +353,25 @@ def _flat(row: dict[str, Any], cost_names: tuple[str, ...]) -> Row:
 
 def normalised(policy: Policy, obs: np.ndarray) -> Policy:
     """The policy that sees observations in the standard units of those given."""
-    std = np.maximum(obs.std(axis=0), 1e-2)
+    std = obs.std(axis=0)
+    # What never moved, such as a contact that was not made, keeps its own unit.
+    std = np.where(std < 1e-6, 1.0, np.maximum(std, 1e-2))
     normaliser = Normaliser(jnp.asarray(obs.mean(axis=0)), jnp.asarray(std))
     return eqx.tree_at(lambda p: p.normaliser, policy, normaliser)
 
 
-def run(settings: TrainSettings, callbacks: Sequence[Callback] = ()) -> tuple[Path, Policy]:
-    """Train from the start, in a new run folder."""
+def run(
+    settings: TrainSettings, callbacks: Sequence[Callback] = (), env: Environment | None = None
+) -> tuple[Path, Policy]:
+    """Train from the start, in a new run folder; `env` is the user's own, made in Python."""
     backend = device.use(settings.device)
-    trainer = Trainer(settings)
-    if settings.init_from is not None:
-        trainer.take_over(Run.open(settings.init_from))
-    with Run.create(settings, {"backend": backend}) as folder:
-        return folder.folder, _loop(trainer, folder, callbacks)
+    trainer = Trainer(settings, env)
+    with closing(trainer.simulator):
+        if settings.init_from is not None:
+            trainer.take_over(Run.open(settings.init_from))
+        notes = {"backend": backend, "horizon": trainer.task.horizon}
+        with Run.create(settings, notes) as folder:
+            return folder.folder, _loop(trainer, folder, callbacks)
 
 
 def resume(
@@ -365,12 +384,13 @@ def resume(
             settings = replace(settings, total_steps=total_steps)
         device.use(settings.device)
         trainer = Trainer(settings)
-        if settings.init_from is not None:
-            trainer.take_over(Run.open(settings.init_from))
-        state = opened.restore(trainer.state())
-        if state is not None:
-            trainer.restore(state)
-        return opened.folder, _loop(trainer, opened, callbacks)
+        with closing(trainer.simulator):
+            if settings.init_from is not None:
+                trainer.take_over(Run.open(settings.init_from))
+            state = opened.restore(trainer.state())
+            if state is not None:
+                trainer.restore(state)
+            return opened.folder, _loop(trainer, opened, callbacks)
 
 
 def _loop(trainer: Trainer, folder: Run, callbacks: Sequence[Callback]) -> Policy:
@@ -386,6 +406,8 @@ def _loop(trainer: Trainer, folder: Run, callbacks: Sequence[Callback]) -> Polic
         if trainer.update == 0:
             view.say("first real steps and first model …")
             trainer.warm_up()
+            for doubt in trainer.doubts():
+                view.say(doubt)
         while trainer.ledger.env_steps < settings.total_steps and not interrupted:
             try:
                 row = trainer.step()

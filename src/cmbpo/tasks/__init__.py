@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import gymnasium
 
 if TYPE_CHECKING:
-    from cmbpo.tasks.task import Task
+    from cmbpo.tasks.task import SimulatedTask
 
 _TASKS = {
     "AntSafe-v0": "ant_safe:AntSafe",
@@ -25,7 +25,7 @@ def names() -> tuple[str, ...]:
     return tuple(_TASKS)
 
 
-def get(name: str, **options: Any) -> "Task":
+def get(name: str, **options: Any) -> "SimulatedTask":
     """The task of this name (`AntSafe`, `AntSafe-v0`, `cmbpo/AntSafe-v0`) with its options set."""
     full = name.removeprefix("cmbpo/")
     full = full if "-v" in full else f"{full}-v0"

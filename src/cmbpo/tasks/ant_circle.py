@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float
 
 from cmbpo.tasks import ant, scenery
 from cmbpo.tasks.physics import MeasuredPhysics, Physics
-from cmbpo.tasks.task import Camera, Task, robot
+from cmbpo.tasks.task import Camera, SimulatedTask, robot
 
 _START = np.array([0.0, 0.0, 0.55, 1.0, 0, 0, 0, 0, 1.0, 0, -1.0, 0, -1.0, 0, 1.0])
 _RADIUS = 10.0
@@ -18,7 +18,7 @@ _LIMIT = 3.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class AntCircle(Task):
+class AntCircle(SimulatedTask):
     """The ant of the CPO paper: circle the origin at 10 m, but stay within |x| < 3 m.
 
     The robot is Gymnasium's ant with the settings of the older one that CPO used: time step 0.02 s

@@ -11,14 +11,14 @@ from jaxtyping import Bool, Float
 
 from cmbpo.tasks import ant, scenery, walls
 from cmbpo.tasks.physics import Physics
-from cmbpo.tasks.task import Camera, Task, robot
+from cmbpo.tasks.task import Camera, SimulatedTask, robot
 
 _SLOPE = np.tan(np.radians(30.0))
 _NEAR_WALL, _BEHIND_WALL = 3.2, 6.8
 
 
 @dataclass(frozen=True, kw_only=True)
-class AntSafe(Task):
+class AntSafe(SimulatedTask):
     """An ant in a zig-zag corridor: run along x, but neither near the walls nor off your feet.
 
     The robot is Gymnasium's ant (0.911 kg; Runge–Kutta, time step 0.01 s, 5 a step: 0.05 s). Six

@@ -8,7 +8,7 @@ from jaxtyping import Float
 
 import cmbpo.tasks
 from cmbpo.tasks.picture import Painter
-from cmbpo.tasks.task import Task
+from cmbpo.tasks.task import SimulatedTask
 from cmbpo.tasks.world import World, checked
 
 
@@ -24,7 +24,7 @@ class TaskEnv(gymnasium.Env):
 
     def __init__(
         self,
-        task: str | Task,
+        task: str | SimulatedTask,
         *,
         render_mode: str | None = None,
         width: int = 480,

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from cmbpo.tasks import scenery
-from cmbpo.tasks.task import Camera, Task, robot
+from cmbpo.tasks.task import Camera, SimulatedTask, robot
 
 _JOINTS = ("bthigh", "bshin", "bfoot", "fthigh", "fshin", "ffoot")
 _NQ = 10
@@ -17,7 +17,7 @@ _OBSTACLE_START = 10.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class HalfCheetahSafe(Task):
+class HalfCheetahSafe(SimulatedTask):
     """HalfCheetah-v2 behind a driven obstacle: run fast, but never within 2 m of it.
 
     The robot is Gymnasium's half cheetah (total mass 14 kg with the obstacle). The obstacle is a

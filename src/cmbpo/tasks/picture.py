@@ -10,7 +10,7 @@ import numpy as np
 from gymnasium.envs.mujoco.mujoco_rendering import MujocoRenderer
 from jaxtyping import Float
 
-from cmbpo.tasks.task import Task
+from cmbpo.tasks.task import SimulatedTask
 
 _LIBRARIES = {"egl": "EGL", "osmesa": "OSMesa"}
 _ADVICE = (
@@ -22,7 +22,7 @@ _ADVICE = (
 class Painter:
     """Draws states of a task through a camera that follows the robot; opens nothing before that."""
 
-    def __init__(self, task: Task, width: int, height: int):
+    def __init__(self, task: SimulatedTask, width: int, height: int):
         """Remember what to draw and how large."""
         self._task = task
         self._size = (width, height)

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from cmbpo.tasks import scenery
-from cmbpo.tasks.task import Camera, Task
+from cmbpo.tasks.task import Camera, SimulatedTask
 
 _RADIUS = 2.0
 _LIMIT = 1.2
@@ -19,7 +19,7 @@ _DAMPING = 2.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class PointCircle(Task):
+class PointCircle(SimulatedTask):
     """A point mass: circle the origin at 2 m, but stay within |x| ≤ 1.2 m.
 
     The point-mass sibling of AntCircle from the CPO paper, small enough to be learned in minutes. A

@@ -1,4 +1,4 @@
-"""What a task is: the known part of a constrained decision process, and the robot behind it."""
+"""What a task is: the known part of a constrained decision process, and a robot behind it."""
 
 from abc import ABC, abstractmethod
 from pathlib import Path
@@ -26,28 +26,22 @@ class Camera(NamedTuple):
 class Task(ABC):
     """A constrained task: spaces, limits, and cost and end as functions of a transition.
 
-    `cost`, `costs` and `terminated` are the one definition of both, for the simulator and for
-    imagined transitions. They take NumPy and JAX arrays alike, with any leading axes. A transition
-    into a state that is not finite (physics that blew up) is terminal and costs 1 on every task.
+    `costs` and `terminated` are the one definition of both, for real and for imagined transitions.
+    They take NumPy and JAX arrays alike, with any leading axes. A transition into a state that is
+    not finite (physics that blew up) is terminal and costs 1 on every task. A task that does not
+    know one of them says so with `knows_cost` or `knows_termination`; it is then learned.
 
-    The rest is the simulated robot, in NumPy, for many copies at once. The state of a copy is one
-    row [time, qpos, qvel, …]: all that its future depends on, apart from its random generator.
+    Policies act within [−1, 1]; `in_units` says what that is for the robot.
     """
 
-    name: ClassVar[str]
-    horizon: ClassVar[int] = 1000
-    cost_limits: ClassVar[tuple[float, ...]] = (10.0,)
-    cost_names: ClassVar[tuple[str, ...]]
-    obs_names: ClassVar[tuple[str, ...]]
-    act_names: ClassVar[tuple[str, ...]]
-    timestep: ClassVar[float]
-    frame_skip: ClassVar[int]
-    camera: ClassVar[Camera]
-
-    @property
-    def env_id(self) -> str:
-        """The name that `gymnasium.make` takes."""
-        return f"cmbpo/{self.name}"
+    name: str
+    horizon: int = 1000
+    cost_limits: tuple[float, ...] = (10.0,)
+    cost_names: tuple[str, ...]
+    obs_names: tuple[str, ...]
+    act_names: tuple[str, ...]
+    knows_cost: bool = True
+    knows_termination: bool = True
 
     @property
     def cost_limit(self) -> float:
@@ -55,9 +49,9 @@ class Task(ABC):
         return self.cost_limits[0]
 
     @property
+    @abstractmethod
     def dt(self) -> float:
         """Seconds of simulated time in one step."""
-        return self.frame_skip * self.timestep
 
     @property
     def observation_space(self) -> Box:
@@ -68,6 +62,55 @@ class Task(ABC):
     def action_space(self) -> Box:
         """[−1, 1] for each of `act_names`."""
         return Box(-1.0, 1.0, (len(self.act_names),), np.float64)
+
+    def in_units(self, act: Float[Any, "*batch act"]) -> Float[Any, "*batch act"]:
+        """The robot's action for a policy's: clipped to [−1, 1], which is its range as it is."""
+        return act.__array_namespace__().clip(act, -1.0, 1.0)
+
+    @abstractmethod
+    def costs(
+        self,
+        obs: Float[Any, "*batch obs"],
+        act: Float[Any, "*batch act"],
+        next_obs: Float[Any, "*batch obs"],
+    ) -> Float[Any, "*batch cost"]:
+        """The cost of each constraint."""
+
+    @abstractmethod
+    def terminated(
+        self,
+        obs: Float[Any, "*batch obs"],
+        act: Float[Any, "*batch act"],
+        next_obs: Float[Any, "*batch obs"],
+    ) -> Bool[Any, "*batch"]:
+        """Whether the transition leads to a terminal state."""
+
+    def finite(self, obs: Float[Any, "*batch obs"]) -> Bool[Any, "*batch"]:
+        """Whether every entry of the observation is a finite number."""
+        xp = obs.__array_namespace__()
+        return xp.all(xp.isfinite(obs), axis=-1)
+
+
+class SimulatedTask(Task):
+    """A task with its robot in MuJoCo, in NumPy, for many copies at once.
+
+    The state of a copy is one row [time, qpos, qvel, …]: all that its future depends on, apart from
+    its random generator.
+    """
+
+    timestep: ClassVar[float]
+    frame_skip: ClassVar[int]
+    camera: ClassVar[Camera]
+
+    @property
+    def env_id(self) -> str:
+        """The name that `gymnasium.make` takes."""
+        return f"cmbpo/{self.name}"
+
+    @property
+    def dt(self) -> float:
+        """Seconds of simulated time in one step."""
+        return self.frame_skip * self.timestep
 
     def cost(
         self,
@@ -96,11 +139,6 @@ class Task(ABC):
     ) -> Bool[Any, "*batch"]:
         """Whether the transition leads to a terminal state."""
         return self.failed(next_obs) | ~self.finite(next_obs)
-
-    def finite(self, obs: Float[Any, "*batch obs"]) -> Bool[Any, "*batch"]:
-        """Whether every entry of the observation is a finite number."""
-        xp = obs.__array_namespace__()
-        return xp.all(xp.isfinite(obs), axis=-1)
 
     @abstractmethod
     def unsafe(self, obs: Float[Any, "*batch obs"]) -> Bool[Any, "*batch"]:

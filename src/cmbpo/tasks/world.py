@@ -1,18 +1,31 @@
 """One step of a task for many copies: what the single environment and the simulator share."""
 
 import ctypes
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import mujoco
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 
-from cmbpo.tasks.task import Task
+from cmbpo.tasks.task import SimulatedTask
 
 BLOWN_UP = 1e4
 """No position (m, rad) or speed (m/s, rad/s) of a sound simulation comes near this number."""
 
 _IGNORE = ctypes.CFUNCTYPE(None, ctypes.c_char_p)(lambda message: None)
+
+
+@contextmanager
+def unsaid() -> Iterator[None]:
+    """Inside, MuJoCo neither prints nor logs its warnings."""
+    before = mujoco.get_mju_user_warning()
+    mujoco.set_mju_user_warning(_IGNORE)
+    try:
+        yield
+    finally:
+        mujoco.set_mju_user_warning(before)
 
 
 class Outcome(NamedTuple):
@@ -23,6 +36,7 @@ class Outcome(NamedTuple):
     reward: Float[np.ndarray, " N"]
     cost: Float[np.ndarray, "N cost"]
     terminated: Bool[np.ndarray, " N"]
+    truncated: Bool[np.ndarray, " N"]
     blown_up: Bool[np.ndarray, " N"]
     terms: dict[str, Float[np.ndarray, " N"]]
 
@@ -30,10 +44,19 @@ class Outcome(NamedTuple):
 class World:
     """A task and the threads that advance its physics."""
 
-    def __init__(self, task: Task, threads: int):
+    restorable = True
+
+    def __init__(self, task: SimulatedTask, threads: int):
         """Compile the scene and prepare `threads` threads."""
         self.task = task
         self._physics = task.physics(threads)
+
+    def begin(
+        self, rows: Int[np.ndarray, " ended"], random: Sequence[np.random.Generator]
+    ) -> tuple[Float[np.ndarray, "ended state"], Float[np.ndarray, "ended obs"]]:
+        """States at the start of an episode, each from its own generator, and what is seen."""
+        state = np.stack([self.task.start(own) for own in random])
+        return state, self.observe(state)
 
     def observe(self, state: Float[np.ndarray, "N state"]) -> Float[np.ndarray, "N obs"]:
         """The observations of states at the start of an episode."""
@@ -68,16 +91,16 @@ class World:
         cost = task.costs(obs, act, next_obs)
         terminated = task.terminated(obs, act, next_obs)
         terms |= task.cost_terms(next_obs, cost, terminated)
-        return Outcome(next_state, next_obs, reward, cost, terminated, blown_up, terms)
+        truncated = np.zeros(len(state), bool)
+        return Outcome(next_state, next_obs, reward, cost, terminated, truncated, blown_up, terms)
+
+    def close(self) -> None:
+        """Nothing to let go of."""
 
     def _advance(self, state: np.ndarray, control: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Step the physics while MuJoCo neither prints nor logs what `blown_up` reports."""
-        before = mujoco.get_mju_user_warning()
-        mujoco.set_mju_user_warning(_IGNORE)
-        try:
+        """Step the physics; what MuJoCo would say of it is reported by `blown_up`."""
+        with unsaid():
             return self._physics.step(state, control)
-        finally:
-            mujoco.set_mju_user_warning(before)
 
 
 def checked(act: object, shape: tuple[int, ...]) -> Float[np.ndarray, "..."]:

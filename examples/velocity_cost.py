@@ -1,0 +1,78 @@
+"""Robots that Gymnasium ships, each with a cost put on by a wrapper of three lines.
+
+    cmbpo train --algo cpo --env-id examples.velocity_cost:SafeHopper-v0 --cost-limit 25
+
+The speeds above which a step costs 1 are those of Safety-Gymnasium's velocity tasks.
+"""
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+
+class VelocityCost(gymnasium.Wrapper):
+    """A step costs 1 when the robot went faster than `limit` (m/s)."""
+
+    def __init__(self, env: gymnasium.Env, limit: float):
+        """Put around a robot that reports its velocity."""
+        super().__init__(env)
+        self.limit = limit
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        """Advance by one step."""
+        obs, reward, terminated, truncated, info = self.env.step(action)
+        # A robot that moves in the plane reports both components, one in a line its direction.
+        both = "y_velocity" in info
+        speed = np.hypot(info["x_velocity"], info["y_velocity"]) if both else info["x_velocity"]
+        return obs, reward, terminated, truncated, info | {"cost": float(speed > self.limit)}
+
+
+class FoldingCost(gymnasium.Wrapper):
+    """A step of Reacher costs 1 when its fingertip comes nearer than 8 cm to its shoulder.
+
+    One target in six lies there. The functions `cost` and `terminated` say the same of
+    observations, on any arrays and for any leading axes, so that nothing of it is to be learned.
+    """
+
+    def cost(self, obs: Any, act: Any, next_obs: Any) -> Any:
+        """1 where the fingertip, the target plus the way from it, is within 8 cm."""
+        tip = next_obs[..., 4:6] + next_obs[..., 8:10]
+        return (tip[..., 0] ** 2 + tip[..., 1] ** 2 < 0.08**2) * 1.0
+
+    def terminated(self, obs: Any, act: Any, next_obs: Any) -> Any:
+        """Never: only the time limit ends an episode."""
+        return next_obs[..., 0] != next_obs[..., 0]
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        """Advance by one step."""
+        obs, reward, terminated, truncated, info = self.env.step(action)
+        cost = float(self.cost(None, action, obs))
+        return obs, reward, terminated, truncated, info | {"cost": cost}
+
+
+def fast_robot(env_id: str, limit: float, **options: Any) -> gymnasium.Env:
+    """A robot of Gymnasium with a cost on its speed."""
+    return VelocityCost(gymnasium.make(env_id, **options).unwrapped, limit)
+
+
+def arm(**options: Any) -> gymnasium.Env:
+    """Gymnasium's Reacher with a cost on folding."""
+    return FoldingCost(gymnasium.make("Reacher-v5", **options).unwrapped)
+
+
+_FAST: dict[str, dict[str, Any]] = {
+    "SafeHalfCheetah-v0": {"env_id": "HalfCheetah-v5", "limit": 3.2096},
+    "SafeHopper-v0": {"env_id": "Hopper-v5", "limit": 0.7402},
+    # Safety-Gymnasium's ant does not observe contact forces.
+    "SafeAnt-v0": {
+        "env_id": "Ant-v5",
+        "limit": 2.6222,
+        "include_cfrc_ext_in_observation": False,
+    },
+}
+for name, options in _FAST.items():
+    gymnasium.register(
+        name, entry_point=f"{__name__}:fast_robot", kwargs=options, max_episode_steps=1000
+    )
+gymnasium.register("SafeReacher-v0", entry_point=f"{__name__}:arm", max_episode_steps=50)

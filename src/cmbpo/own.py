@@ -1,0 +1,210 @@
+"""The user's own environment as a task: what is known of it, and what will have to be learned."""
+
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium
+import numpy as np
+from jaxtyping import Bool, Float
+
+from cmbpo import presets, tasks
+from cmbpo.adapted import (
+    Adapted,
+    Environment,
+    Transitions,
+    adapt,
+    maker,
+    random_steps,
+    rescaled,
+    time_limit,
+)
+from cmbpo.settings import EnvSettings, TrainSettings
+from cmbpo.tasks.task import Task
+
+IN_PYTHON = "python:"
+"""What the `env_id` of a run begins with whose environment was handed over in Python."""
+TOLERATED = 0.01
+"""Share of steps on which a function may differ from its environment: single precision at edges."""
+
+
+class OwnTask(Task):
+    """What is known of an environment: its spaces, its time limit, and the functions it offers.
+
+    `env.cost(obs, act, next_obs)` and `env.terminated(obs, act, next_obs)`, in the environment's
+    units and for any leading axes, are used in imagined steps; what is not offered is learned.
+    """
+
+    def __init__(
+        self,
+        make: Callable[..., gymnasium.Env],
+        *,
+        name: str,
+        cost_limits: tuple[float, ...],
+        settings: EnvSettings,
+    ):
+        """Make one copy and take a step in it."""
+        self.name, self.cost_limits, self.settings = name, cost_limits, settings
+        self.cost_names = settings.cost_key
+        self.make = make
+        try:
+            env = self.environment()
+            env.reset(seed=0)
+            env.step(np.zeros(env.bounds.shape))
+        except ValueError as problem:
+            raise ValueError(f"{name}: {problem}") from problem
+        self.horizon = _horizon(env, name, settings.horizon)
+        self.bounds = env.bounds
+        self.obs_names = tuple(f"obs_{i}" for i in range((env.observation_space.shape or (0,))[0]))
+        self.act_names = tuple(f"act_{i}" for i in range(self.bounds.shape[0]))
+        self._cost = _function(env, "cost")
+        self._terminated = _function(env, "terminated")
+        self.knows_cost = self._cost is not None
+        self.knows_termination = self._terminated is not None
+        self._dt = 1.0 / float(env.metadata.get("render_fps") or 20.0)
+
+    @property
+    def dt(self) -> float:
+        """Seconds of a step, as far as the environment says with its frames a second."""
+        return self._dt
+
+    def environment(self, **options: Any) -> Adapted:
+        """One more copy; `options`, such as the render mode, go to what makes it."""
+        return adapt(self.make(**options), self.settings.cost_key)
+
+    def in_units(self, act: Float[Any, "*batch act"]) -> Float[Any, "*batch act"]:
+        """The environment's action for a policy's, which is within [−1, 1]."""
+        return rescaled(act, self.bounds)
+
+    def costs(
+        self,
+        obs: Float[Any, "*batch obs"],
+        act: Float[Any, "*batch act"],
+        next_obs: Float[Any, "*batch obs"],
+    ) -> Float[Any, "*batch cost"]:
+        """What the environment's own function says of each cost."""
+        if self._cost is None:
+            raise ValueError(f"{self.name} offers no function cost(obs, act, next_obs)")
+        xp = next_obs.__array_namespace__()
+        cost = 1.0 * xp.asarray(self._cost(obs, self.in_units(act), next_obs))
+        if cost.ndim == next_obs.ndim - 1:
+            cost = cost[..., None]
+        return xp.where(self.finite(next_obs)[..., None], cost, 1.0).astype(next_obs.dtype)
+
+    def terminated(
+        self,
+        obs: Float[Any, "*batch obs"],
+        act: Float[Any, "*batch act"],
+        next_obs: Float[Any, "*batch obs"],
+    ) -> Bool[Any, "*batch"]:
+        """What the environment's own function says of the end."""
+        if self._terminated is None:
+            raise ValueError(f"{self.name} offers no function terminated(obs, act, next_obs)")
+        xp = next_obs.__array_namespace__()
+        ended = xp.asarray(self._terminated(obs, self.in_units(act), next_obs)).astype(bool)
+        return ended | ~self.finite(next_obs)
+
+    def verify(self, steps: int = 300) -> None:
+        """Hold the functions that the environment offers against random steps of it."""
+        if not (self.knows_cost or self.knows_termination):
+            return
+        rows = random_steps(self.environment(), steps, horizon=self.horizon, seed=0)
+        for complaint in complaints(self, rows):
+            raise ValueError(f"{self.name}: {complaint}")
+
+
+def complaints(task: OwnTask, rows: Transitions) -> list[str]:
+    """What is wrong with the functions that an environment offers, on these steps of it."""
+    found = []
+    if task.knows_cost:
+        found.append(_complaint("cost", task.costs, rows, rows.cost))
+    if task.knows_termination:
+        found.append(_complaint("terminated", task.terminated, rows, rows.terminated))
+    return [complaint for complaint in found if complaint]
+
+
+def _complaint(
+    name: str, function: Callable[..., Any], rows: Transitions, true: np.ndarray
+) -> str | None:
+    import jax
+
+    told = f"its function {name}(obs, act, next_obs)"
+    single = [part.astype(np.float32) for part in (rows.obs, rows.act, rows.next_obs)]
+    try:
+        # Two leading axes, as imagined steps of several networks have.
+        said = jax.jit(function)(*(part[None] for part in single))
+    except Exception as error:  # the user's function may raise anything
+        reason = (str(error).strip().splitlines() or [""])[0]
+        return (
+            f"{told} fails on JAX arrays ({type(error).__name__}: {reason}); it must be written"
+            " with array operations only, as in xp = next_obs.__array_namespace__(); xp.where(…)"
+        )
+    said = np.asarray(said)
+    if said.shape != (1, *true.shape):
+        wanted = " (one axis more for several costs)" if name == "cost" else ""
+        return (
+            f"{told} makes shape {said.shape} of a batch of shape {(1, *rows.obs.shape)}; allowed:"
+            f" {(1, *true.shape[:1])}{wanted}"
+        )
+    differ = ~np.isclose(said[0].astype(float), true.astype(float), rtol=1e-3, atol=1e-4)
+    differ = differ.reshape(len(true), -1).any(axis=1) & np.isfinite(rows.next_obs).all(axis=1)
+    if differ.mean() > TOLERATED:
+        first = int(np.argmax(differ))
+        return (
+            f"{told} differs from the environment on {differ.mean():.1%} of {len(true)} steps: in"
+            f" step {first} it says {said[0, first]}, the environment {true[first]}"
+        )
+    return None
+
+
+def _function(env: gymnasium.Env, name: str) -> Callable[..., Any] | None:
+    """The function of this name that the environment or a wrapper around it offers, if any."""
+    found = env.get_wrapper_attr(name) if env.has_wrapper_attr(name) else None
+    return found if callable(found) else None
+
+
+def _horizon(env: gymnasium.Env, name: str, asked: int | None) -> int:
+    own = time_limit(env)
+    if asked is None and own is None:
+        raise ValueError(
+            f"{name} has no time limit; give it one with --env.horizon, with max_episode_steps"
+            " where it is registered, or with gymnasium.wrappers.TimeLimit"
+        )
+    if asked is not None and own is not None and asked > own:
+        raise ValueError(f"env.horizon is {asked}; allowed: at most {own}, the limit of {name}")
+    return asked or own or 0
+
+
+def find(settings: TrainSettings, env: Environment | None = None) -> Task:
+    """The task of a run: one of this package, or one made of the user's environment."""
+    if env is None and presets.is_ours(settings.env_id):
+        return tasks.get(settings.env_id)
+    name = settings.env_id.removeprefix(IN_PYTHON)
+    if env is None and settings.env_id.startswith(IN_PYTHON):
+        raise ValueError(
+            f"the environment of this run, {name}, was made in Python; hand it over again, as in"
+            " cmbpo.load(run, env=…)"
+        )
+    limits, costs = settings.cost_limit, settings.env.cost_key
+    task = OwnTask(
+        maker(settings.env_id if env is None else env),
+        name=name,
+        cost_limits=limits or (np.inf,) * len(costs),
+        settings=settings.env,
+    )
+    if limits is None or len(limits) != len(costs):
+        raise ValueError(
+            f"cost_limit is {limits}; allowed for {name}: a number for each cost"
+            f" ({', '.join(costs)}), as in --cost-limit {' '.join(['25'] * len(costs))}"
+        )
+    return task
+
+
+def name_of(env: Environment) -> str:
+    """The `env_id` of an environment: itself if it is one, else a name marked as made in Python."""
+    if isinstance(env, str):
+        return env
+    if isinstance(env, gymnasium.Env):
+        name = type(env.unwrapped).__name__ if env.spec is None else env.spec.name
+    else:
+        name = getattr(env, "__name__", type(env).__name__)
+    return IN_PYTHON + name.replace("<lambda>", "lambda")
