@@ -1,0 +1,69 @@
+"""How far a run is, read from the end of its progress.csv while another process writes it."""
+
+import csv
+from pathlib import Path
+from typing import NamedTuple
+
+TAIL = 64 * 1024
+"""Bytes at the end of progress.csv that are looked at: some tens of updates."""
+
+
+class Progress(NamedTuple):
+    """The newest update of a run."""
+
+    update: int
+    steps: int
+    ret: float
+    cost: float
+    limit: float
+    seconds_per_step: float
+
+
+def read(folder: Path) -> Progress | None:
+    """The newest update in the folder, or None before the first."""
+    rows = _tail(folder / "progress.csv")
+    if not rows:
+        return None
+    first, last = rows[0], rows[-1]
+    steps = int(last["TotalEnvSteps"]) - int(first["TotalEnvSteps"])
+    seconds = float(last["Time/Total"]) - float(first["Time/Total"])
+    return Progress(
+        update=int(last["Train/Epoch"]),
+        steps=int(last["TotalEnvSteps"]),
+        ret=_number(last, "Metrics/EpRet"),
+        cost=_number(last, "Metrics/EpCost"),
+        limit=_number(last, "Constraint/Limit"),
+        seconds_per_step=seconds / steps if steps > 0 else float("nan"),
+    )
+
+
+def finished(folder: Path, total_steps: int) -> bool:
+    """Whether the run took its steps, and its last policy is kept."""
+    now = read(folder)
+    if now is None or now.steps < total_steps:
+        return False
+    return (folder / "checkpoints" / f"{now.update}.npz").exists()
+
+
+def _number(row: dict[str, str], name: str) -> float:
+    """A cell; with several costs, the first of them."""
+    cells = [row[name]] if name in row else [c for n, c in row.items() if n.startswith(f"{name}/")]
+    return float(cells[0]) if cells and cells[0] else float("nan")
+
+
+def _tail(path: Path) -> list[dict[str, str]]:
+    """The last complete rows, with the names of their columns."""
+    try:
+        with path.open("rb") as file:
+            header = file.readline()
+            start, end = file.tell(), file.seek(0, 2)
+            file.seek(max(start, end - TAIL))
+            text = file.read()
+    except FileNotFoundError:
+        return []
+    lines = text[: text.rfind(b"\n") + 1].decode().splitlines()
+    if end - start > TAIL:
+        del lines[:1]
+    (names,) = csv.reader([header.decode()]) if header.endswith(b"\n") else [[]]
+    rows = [row for row in csv.reader(lines) if len(row) == len(names)]
+    return [dict(zip(names, row, strict=True)) for row in rows]
