@@ -32,6 +32,8 @@ test-slow: $(READY)
 
 bench: $(READY)
 	$(BIN)/cmbpo bench simulator
+	$(BIN)/cmbpo bench algorithms
+	$(BIN)/cmbpo bench update
 
 # Resolve every version anew (needs uv). The lock names no registry.
 lock:

@@ -50,6 +50,25 @@ def test_the_draw_is_recorded_though_the_robot_gets_it_clipped(point):
     assert np.abs(real.act).max() > 1.0
 
 
+def test_draws_are_standard_normal_and_follow_from_the_key(point):
+    simulator, _, policy = point
+    start = simulator.state()
+
+    def draws(seed: int, steps: int) -> np.ndarray:
+        simulator.restore(start)
+        real, _ = collect(
+            simulator, Ledger(N, 1), policy, steps=steps, rows=400, key=jax.random.key(seed)
+        )
+        mean = jax.vmap(jax.vmap(policy))(real.obs).mean
+        return np.asarray(real.act - mean)[:steps] / np.exp(np.asarray(policy.log_std))
+
+    many = draws(1, 400)
+    np.testing.assert_array_equal(many[:30], draws(1, 30))
+    assert np.abs(many[:30] - draws(2, 30)).max() > 0.1
+    assert abs(many.mean()) < 4.0 / many.size**0.5
+    assert abs(many.var() - 1.0) < 4.0 * (2.0 / many.size) ** 0.5
+
+
 def test_a_ledger_adds_up_episodes_by_copy():
     ledger = Ledger(2, 1)
     reward, cost, no = np.array([1.0, 2.0]), np.array([[0.0], [1.0]]), np.zeros(2, bool)

@@ -1,9 +1,10 @@
-"""The command line: `cmbpo train · evaluate · tasks · bench · bound`.
+"""The command line: `cmbpo train · evaluate · report · experiment · tasks · bench · bound`.
 
 Nothing heavy is imported before a command is known, so that help is instant.
 """
 
 import argparse
+import importlib
 import sys
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Annotated, Literal
 import tyro
 
 from cmbpo import __version__, presets
-from cmbpo.settings import TrainSettings
+from cmbpo.settings import EnvSettings, TrainSettings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,6 +80,46 @@ def evaluate(args: list[str]) -> None:
 
 
 @dataclass(frozen=True)
+class ExportCommand:
+    """Write the deterministic policy of a run, with its normaliser and the action's bounds, for a
+    computer that has nothing but NumPy."""
+
+    run: Annotated[str, tyro.conf.Positional]
+    """Run folder."""
+    file: Annotated[str, tyro.conf.Positional]
+    """File to write, as in policy.npz; deployed.py, which reads it, is put beside it."""
+
+
+def export(args: list[str]) -> None:
+    """Write the policy of a run for a robot."""
+    command = tyro.cli(ExportCommand, args=args, prog="cmbpo export")
+
+    from cmbpo import export as exporting
+
+    exporting.main(Path(command.run), Path(command.file))
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckCommand:
+    """Examine an environment of your own: what is fine, what will hurt, what is refused. The exit
+    status is 0 if it can be trained on."""
+
+    env_id: str
+    """The environment, as in my_package:MyRobot-v0."""
+    env: EnvSettings = EnvSettings()
+
+
+def check(args: list[str]) -> None:
+    """Examine an environment of your own."""
+    command = tyro.cli(CheckCommand, args=args, prog="cmbpo check")
+
+    from cmbpo import check as checking
+
+    if not checking.main(command.env_id, command.env):
+        sys.exit(1)
+
+
+@dataclass(frozen=True)
 class TasksCommand:
     """List the tasks, or draw one."""
 
@@ -99,22 +140,129 @@ def tasks(args: list[str]) -> None:
 
 
 @dataclass(frozen=True)
-class BenchCommand:
-    """Measure speed."""
+class ExperimentCommand:
+    """Run the paper's evidence: tasks × algorithms × seeds. The same command again goes on."""
 
-    what: Annotated[Literal["simulator"], tyro.conf.Positional]
-    """simulator: many copies of each task, beside bare MuJoCo and Gymnasium's own loop."""
+    what: Annotated[Literal["figure2", "figure3", "table1"], tyro.conf.Positional]
+    """figure2: CMBPO and four baselines; figure3: the ablations; table1: the safe algorithms."""
+    seeds: int = 4
+    """Runs of each task and algorithm."""
+    first_seed: int = 0
+    """Seed of the first of them."""
+    total_steps: int | None = None
+    """Real environment steps of each run. None: what the preset says."""
+    envs: tuple[str, ...] = ()
+    """Tasks, as in --envs AntSafe PointCircle. None given: those of the figure or table."""
+    algos: tuple[str, ...] = ()
+    """Algorithms, also cmbpo-no-alpha, cmbpo-schedule1 and cmbpo-schedule2 (figure3)."""
+    preset: str = "default"
+    """Where the settings start from: default, or paper (the printed algorithm)."""
+    set: tuple[str, ...] = ()
+    """Settings of all runs, as in --set mixing.min_real=500 policy.hidden=64,64."""
+    log_dir: str = "runs/experiments"
+    """Folder of the runs; experiments share what they have in common."""
+    device: Literal["auto", "cpu", "gpu"] = "auto"
+    """Where the networks run."""
+    jobs: int | None = None
+    """Runs at once on this machine. None: one a core, or four a GPU with two cores each."""
+    ray: str | None = None
+    """Address of a Ray cluster to run on, as in 10.0.0.1:6379 or auto (extra `ray`)."""
+    cpus_per_run: float = 2
+    """CPUs that a run takes of the Ray cluster."""
+    gpus_per_run: float | None = None
+    """GPUs that a run takes of the Ray cluster. None: a quarter, where there are any."""
+
+    def __post_init__(self) -> None:
+        """Check the values."""
+        for name in ("seeds", "jobs"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"{name} is {value}; allowed: at least 1")
+
+
+def experiment(args: list[str]) -> None:
+    """Run Figure 2, Figure 3 or Table I."""
+    command = tyro.cli(ExperimentCommand, args=args, prog="cmbpo experiment")
+
+    from cmbpo.experiments import drive, plan
+
+    jobs = plan.jobs(
+        command.what,
+        seeds=range(command.first_seed, command.first_seed + command.seeds),
+        envs=command.envs,
+        algos=command.algos,
+        overrides=command.set,
+        total_steps=command.total_steps,
+        preset=command.preset,
+        log_dir=command.log_dir,
+        device=command.device,
+    )
+    status = drive.main(
+        jobs,
+        device=command.device,
+        at_once=command.jobs,
+        ray=command.ray,
+        cpus=command.cpus_per_run,
+        gpus=command.gpus_per_run,
+    )
+    sys.exit(status)
+
+
+@dataclass(frozen=True)
+class BenchSimulator:
+    """Steps per second of each task, beside bare MuJoCo and Gymnasium's own loop."""
+
     json: Path | None = None
     """File for the measurements as data."""
 
 
+@dataclass(frozen=True)
+class BenchAlgorithms:
+    """Environment steps per CPU-second of the model-free algorithms, learning included."""
+
+    envs: tuple[str, ...] = ()
+    """Tasks, as in --envs HalfCheetahSafe AntCircle. None given: all."""
+    algos: tuple[str, ...] = ()
+    """Algorithms, as in --algos cpo trpo. None given: all that are model-free."""
+    updates: int = 5
+    """Updates of each that are measured."""
+    cores: int = 2
+    """CPU cores to use."""
+    json: Path | None = None
+    """File for the measurements as data."""
+
+
+@dataclass(frozen=True)
+class BenchUpdate:
+    """Time of each phase of a CMBPO update, and how far it is above what the machine allows."""
+
+    env_id: str = "HalfCheetahSafe-v0"
+    """Task."""
+    preset: str = "default"
+    """Settings: default or paper."""
+    updates: int = 8
+    """Updates that are measured."""
+    archive_rows: int | None = None
+    """Real steps in the archive before the first update. None: what the preset says."""
+    device: Literal["auto", "cpu", "gpu"] = "auto"
+    """Where the networks run."""
+    json: Path | None = None
+    """File for the measurements as data."""
+
+
+BenchCommand = (
+    Annotated[BenchSimulator, tyro.conf.subcommand("simulator")]
+    | Annotated[BenchAlgorithms, tyro.conf.subcommand("algorithms")]
+    | Annotated[BenchUpdate, tyro.conf.subcommand("update")]
+)
+
+
 def bench(args: list[str]) -> None:
     """Measure speed."""
-    command = tyro.cli(BenchCommand, args=args, prog="cmbpo bench")
-
-    from cmbpo.bench import simulator
-
-    {"simulator": simulator.main}[command.what](json=command.json)
+    command = tyro.cli(BenchCommand, args=args, prog="cmbpo bench", description="Measure speed.")
+    name = {BenchSimulator: "simulator", BenchAlgorithms: "algorithms", BenchUpdate: "update"}
+    module = importlib.import_module(f"cmbpo.bench.{name[type(command)]}")
+    module.main(**vars(command))
 
 
 @dataclass(frozen=True)
@@ -134,9 +282,32 @@ def bound(args: list[str]) -> None:
     tightness.main(command.out)
 
 
+@dataclass(frozen=True)
+class ReportCommand:
+    """Make one page of many runs: learning curves, Table I, safety, the model and its promises."""
+
+    runs: Annotated[tuple[Path, ...], tyro.conf.Positional]
+    """Run folders, or folders that hold them; those in a folder `tuning` only if it is named."""
+    out: Path = Path("report")
+    """Folder for report.html and figures/."""
+
+
+def report(args: list[str]) -> None:
+    """Make a page and figures from runs."""
+    command = tyro.cli(ReportCommand, args=args, prog="cmbpo report")
+
+    from cmbpo import report as reporting
+
+    reporting.main(command.runs, command.out)
+
+
 COMMANDS = {
     "train": train,
     "evaluate": evaluate,
+    "report": report,
+    "export": export,
+    "check": check,
+    "experiment": experiment,
     "tasks": tasks,
     "bench": bench,
     "bound": bound,

@@ -138,9 +138,12 @@ def collect(
     """
     task, num_envs = simulator.task, simulator.num_envs
     n_obs, n_act = simulator.obs.shape[1], task.action_space.shape[0]
+    low, high = task.action_space.low, task.action_space.high
     cpu = jax.devices("cpu")[0]
     policy = jax.device_put(policy, cpu)
-    noise = np.asarray(jax.random.normal(jax.device_put(key, cpu), (steps, num_envs, n_act)))
+    # Drawn without JAX, which would compile a program for each new number of steps.
+    random = np.random.Generator(np.random.Philox(key=np.asarray(jax.random.key_data(key), "u8")))
+    noise = random.standard_normal((steps, num_envs, n_act), np.float32)
 
     def blank(*shape: int, dtype: type = np.float32) -> np.ndarray:
         return np.zeros((rows, num_envs, *shape), dtype)
@@ -152,7 +155,7 @@ def collect(
     for t in range(steps):
         obs[t] = simulator.obs
         act[t] = _actions(policy, obs[t], noise[t])
-        step = simulator.step(np.clip(act[t], task.action_space.low, task.action_space.high))
+        step = simulator.step(np.clip(act[t], low, high))
         finite = np.isfinite(step.next_obs).all(axis=1, keepdims=True)
         next_obs[t] = np.where(finite, step.next_obs, obs[t])
         reward[t], cost[t] = step.reward, step.cost

@@ -13,7 +13,7 @@ import cmbpo.tasks
 from cmbpo.bench import table
 from cmbpo.simulator import Simulator
 from cmbpo.tasks.ant_safe import AntSafe
-from cmbpo.tasks.task import Task
+from cmbpo.tasks.task import SimulatedTask
 
 
 def main(
@@ -41,7 +41,9 @@ def main(
     table.show("Simulator", rows, notes=notes, json_file=json)
 
 
-def measure(task: Task, *, num_envs: int, threads: int, steps: int, rounds: int) -> table.Row:
+def measure(
+    task: SimulatedTask, *, num_envs: int, threads: int, steps: int, rounds: int
+) -> table.Row:
     """Rates of all contenders on one task, with the same actions from the same starts."""
     random = np.random.default_rng(0)
     act = random.uniform(-1.0, 1.0, (steps, num_envs, len(task.act_names)))
@@ -68,7 +70,7 @@ def measure(task: Task, *, num_envs: int, threads: int, steps: int, rounds: int)
     return row
 
 
-def _simulator(task: Task, act: np.ndarray, threads: int) -> Callable[[], None]:
+def _simulator(task: SimulatedTask, act: np.ndarray, threads: int) -> Callable[[], None]:
     simulator = Simulator(task, act.shape[1], seed=0, threads=threads)
     start = simulator.state()
 
@@ -81,7 +83,7 @@ def _simulator(task: Task, act: np.ndarray, threads: int) -> Callable[[], None]:
 
 
 def _rollout(
-    task: Task, model: mujoco.MjModel, act: np.ndarray, threads: int
+    task: SimulatedTask, model: mujoco.MjModel, act: np.ndarray, threads: int
 ) -> Callable[[], None]:
     """One call of `mujoco.rollout` a step, with nothing observed, rewarded or reset."""
     num_envs = act.shape[1]
@@ -102,7 +104,7 @@ def _rollout(
     return run
 
 
-def _vector_env(task: Task, act: np.ndarray) -> Callable[[], None]:
+def _vector_env(task: SimulatedTask, act: np.ndarray) -> Callable[[], None]:
     env = gymnasium.make_vec(task.env_id, num_envs=act.shape[1], vectorization_mode="sync")
 
     def run() -> None:

@@ -1,0 +1,178 @@
+"""Time of each phase of a CMBPO update, over the least that this machine would need for it."""
+
+import resource
+import sys
+import time
+from collections import defaultdict
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from cmbpo import presets, tasks
+from cmbpo.bench import table
+from cmbpo.bench.algorithms import COMPILING
+from cmbpo.bench.clock import TimedTrainer
+from cmbpo.device import use
+from cmbpo.settings import TrainSettings
+from cmbpo.simulator import Simulator
+from cmbpo.tasks.task import SimulatedTask
+
+PHASES = ("Collect", "Model", "Imagine", "Advantage", "Policy", "Critic")
+
+
+def main(
+    json: Path | None = None,
+    *,
+    env_id: str = "HalfCheetahSafe-v0",
+    preset: str = "default",
+    updates: int = 8,
+    archive_rows: int | None = None,
+    device: Literal["auto", "cpu", "gpu"] = "auto",
+) -> None:
+    """Measure a run of CMBPO and print the table."""
+    if updates < 1:
+        raise ValueError(f"updates is {updates}; allowed: at least 1")
+    backend = use(device)
+    settings = presets.preset("cmbpo", presets.task_name(env_id), preset)
+    rows, said = measure(settings, updates=updates, archive_rows=archive_rows)
+    notes = (
+        f"{settings.env_id}, preset {preset}, on {backend}: mean of {updates} updates after the"
+        f" first {COMPILING}. Floor: the phase's matrix products at the rate of one large product;"
+        f" of Collect, its steps at the simulator's rate. {said} {memory()}"
+    )
+    table.show("Update", rows, notes=notes, json_file=json)
+
+
+def measure(
+    settings: TrainSettings, *, updates: int, archive_rows: int | None = None
+) -> tuple[list[table.Row], str]:
+    """A row for each phase and one for the update; and what they were measured against.
+
+    The first fit, which is not measured, is as short as the later ones. `archive_rows` real steps
+    are taken before it.
+    """
+    first = settings.initial_steps if archive_rows is None else archive_rows
+    dynamics = replace(settings.dynamics, first_epochs=settings.dynamics.epochs)
+    trainer = TimedTrainer(replace(settings, initial_steps=first, dynamics=dynamics))
+    trainer.warm_up()
+    for _ in range(COMPILING):
+        trainer.step()
+    trainer.reset_clock()
+    operations: dict[str, float] = defaultdict(float)
+    before = trainer.ledger.env_steps
+    for _ in range(updates):
+        row = trainer.step()
+        for phase, number in count(trainer, row).items():
+            operations[phase] += number
+    taken = trainer.ledger.env_steps - before
+    task = tasks.get(settings.env_id)
+    plain, precise = matrix_rate("default"), matrix_rate("highest")
+    simulated = simulator_rate(task, settings.num_envs)
+    floor = {phase: operations[phase] / plain for phase in PHASES}
+    floor["Policy"] = operations["Policy"] / precise
+    floor["Collect"] = taken / simulated
+    floor["Update"] = sum(floor.values())
+    rows: list[table.Row] = [
+        {
+            "phase": phase,
+            "seconds": trainer.clock.wall[phase] / updates,
+            "floor": floor[phase] / updates,
+            "over floor": trainer.clock.wall[phase] / floor[phase] if floor[phase] else None,
+            "CPU seconds": trainer.clock.cpu[phase] / updates,
+            "GFLOP": operations[phase] / updates / 1e9 if operations[phase] else None,
+        }
+        for phase in (*PHASES, "Update")
+    ]
+    said = (
+        f"{taken / updates:,.0f} real steps an update, {simulated:,.0f} a second; products at"
+        f" {plain / 1e9:,.0f} GFLOP/s, those of Policy, precise, at {precise / 1e9:,.0f}."
+    )
+    return rows, said
+
+
+def count(trainer: TimedTrainer, row: dict) -> dict[str, float]:
+    """Operations in the matrix products of the newest update, whose log is `row`.
+
+    A network with w weights takes 2w for a value and 6w for a gradient, per example. A product with
+    the Fisher matrix pushes a direction through the network and pulls it back: 8w.
+    """
+    s, learner, task = trainer.settings, trainer.learner, trainer.task
+    assert learner.model is not None
+    n_obs, n_act, n_cost = len(task.obs_names), len(task.act_names), len(task.cost_names)
+    policy = weights(n_obs, *s.policy.hidden, n_act)
+    critic = s.critic.members * (1 + n_cost) * weights(n_obs, *s.critic.hidden, 1)
+    world = s.dynamics.members * weights(n_obs + n_act, *s.dynamics.hidden, 2 * (n_obs + 1))
+    archive = int(learner.model.archive.size)
+    held = min(s.dynamics.holdout * archive, s.dynamics.max_holdout)
+    fitted = int(learner.model.fresh) == 0
+    epochs = float(row["Model/Epochs"]) if fitted else 0.0
+    seen = s.dynamics.subsample * (archive - held)
+    imagined = float(row["Rollout/Rows"]) + s.rollout.probe * float(row["Rollout/Horizon"])
+    region, candidates = (
+        s.trust_region,
+        float(row["Misc/AcceptanceStep"]) or s.trust_region.backtracks,
+    )
+    systems = 1 + n_cost
+    return {
+        "Model": epochs * world * (6.0 * seen + 2.0 * held),
+        "Imagine": imagined * 2.0 * (world + policy),
+        "Advantage": s.batch_size * 2.0 * critic,
+        "Policy": s.batch_size
+        * policy
+        * (
+            2.0
+            + (2.0 + 4.0 * systems)
+            + 8.0 * systems * region.cg_iterations * region.fisher_share
+            + 2.0 * candidates
+        ),
+        "Critic": s.critic.epochs * s.batch_size * 6.0 * critic,
+    }
+
+
+def weights(*widths: int) -> int:
+    """Weights of a perceptron, without the biases."""
+    return sum(a * b for a, b in pairwise(widths))
+
+
+def matrix_rate(precision: str, *, rounds: int = 5) -> float:
+    """Operations per second of one large float32 product, in the best of several rounds."""
+    n = 2048 if jax.default_backend() == "cpu" else 8192
+    a = jax.random.normal(jax.random.key(0), (n, n))
+    with jax.default_matmul_precision(precision):
+        product = jax.jit(jnp.matmul).lower(a, a).compile()
+    seconds = []
+    for _ in range(1 + rounds):
+        before = time.perf_counter()
+        product(a, a).block_until_ready()
+        seconds.append(time.perf_counter() - before)
+    return 2.0 * n**3 / min(seconds[1:])
+
+
+def simulator_rate(
+    task: SimulatedTask, num_envs: int, *, steps: int = 50, rounds: int = 3
+) -> float:
+    """Steps per second of the simulator under random actions, in the best of several rounds."""
+    simulator = Simulator(task, num_envs, seed=0)
+    act = np.random.default_rng(0).uniform(-1.0, 1.0, (steps, num_envs, len(task.act_names)))
+    seconds = []
+    for _ in range(rounds):
+        before = time.perf_counter()
+        for a in act:
+            simulator.step(a)
+        seconds.append(time.perf_counter() - before)
+    return steps * num_envs / min(seconds)
+
+
+def memory() -> str:
+    """The most memory that this process, and the device it learns on, have held so far."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (
+        1 if sys.platform == "darwin" else 1024
+    )
+    said = f"Peak memory: {peak / 2**30:.2f} GiB"
+    on_device = (jax.devices()[0].memory_stats() or {}).get("peak_bytes_in_use")
+    return f"{said}, {on_device / 2**30:.2f} GiB on the device." if on_device else f"{said}."

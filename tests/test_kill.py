@@ -1,0 +1,124 @@
+"""A run that is killed at any moment goes on as if nothing had happened; a long one stays small."""
+
+import csv
+import random
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+FOREVER = 100_000_000
+SECONDS = 240.0
+TINY = shlex.split("""
+    --env-id PointCircle-v0 --seed 3 --device cpu --num-envs 5 --batch-size 300
+    --initial-steps 200 --archive-size 1000 --checkpoint-every 1
+    --policy.hidden 8 --critic.hidden 8 --critic.members 2 --critic.batch-size 100
+    --critic.epochs 2 --dynamics.hidden 16 --dynamics.members 3 --dynamics.elites 2
+    --dynamics.batch-size 64 --dynamics.first-epochs 3 --dynamics.epochs 2
+    --dynamics.fit-every 100 --rollout.lanes 20 --rollout.probe 10
+    --rollout.first-horizon 3 --rollout.min-horizon 3 --rollout.max-horizon 10
+    --mixing.min-real 50 --mixing.max-real 50
+""")
+
+
+def train(*args: str) -> list[str]:
+    return [sys.executable, "-m", "cmbpo.cli", "train", *args]
+
+
+def tables(log: Path) -> tuple[list[dict[str, str]], bytes]:
+    """The rows of progress.csv without the times, and episodes.csv."""
+    with (run_folder(log) / "progress.csv").open() as file:
+        rows = [
+            {k: v for k, v in row.items() if not k.startswith("Time/")}
+            for row in csv.DictReader(file)
+        ]
+    episodes = run_folder(log) / "episodes.csv"
+    return rows, episodes.read_bytes() if episodes.exists() else b""
+
+
+def run_folder(log: Path) -> Path:
+    (folder,) = log.glob("*/seed-*")
+    return folder
+
+
+def newest(log: Path) -> int:
+    """The number of the newest checkpoint, 0 if there is none yet."""
+    return max((int(path.stem) for path in log.glob("**/checkpoints/[0-9]*.npz")), default=0)
+
+
+def kill(args: list[str], log: Path, *, after: float) -> None:
+    """Start a run, and kill it some seconds after it has written a checkpoint of its own."""
+    before, deadline = newest(log), time.monotonic() + SECONDS
+    with subprocess.Popen(args, stdout=subprocess.DEVNULL) as process:
+        while newest(log) <= before and process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.01)
+        time.sleep(after)
+        process.kill()
+    assert process.returncode == -signal.SIGKILL
+    assert newest(log) > before
+
+
+@pytest.mark.parametrize(
+    ("algo", "kills"), [("cpo", 1), pytest.param("cmbpo", 3, marks=pytest.mark.slow)]
+)
+def test_a_killed_run_goes_on_to_the_bit(algo: str, kills: int, tmp_path):
+    broken, whole = tmp_path / "broken", tmp_path / "whole"
+    start = train("--algo", algo, *TINY, "--total-steps", str(FOREVER), "--log-dir", str(broken))
+    seconds = [random.uniform(0.0, 0.5) for _ in range(kills)]
+    kill(start, broken, after=seconds[0])
+    resume = train("--resume", str(run_folder(broken)))
+    for after in seconds[1:]:
+        kill(resume, broken, after=after)
+
+    end = str(int(tables(broken)[0][-1]["TotalEnvSteps"]) + 600)
+    unbroken = train("--algo", algo, *TINY, "--total-steps", end, "--log-dir", str(whole))
+    for args in ([*resume, "--total-steps", end], unbroken):
+        subprocess.run(args, check=True, stdout=subprocess.DEVNULL, timeout=SECONDS)
+    assert tables(broken) == tables(whole), f"killed after {seconds} s"
+
+
+MEMORY = """
+import os, sys
+from cmbpo import cli, train
+
+PAGE = os.sysconf("SC_PAGE_SIZE")
+
+def resident(row):
+    with open("/proc/self/statm") as file:
+        print("resident", row["Train/Epoch"], int(file.read().split()[1]) * PAGE, flush=True)
+
+run = train.run
+train.run = lambda settings: run(settings, callbacks=[resident])
+cli.train(sys.argv[1:])
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+def test_memory_stays_flat_over_hundreds_of_updates(tmp_path):
+    updates, settled = 400, 50
+    args = [
+        "--algo",
+        "cmbpo",
+        *TINY,
+        "--log-dir",
+        str(tmp_path),
+        "--total-steps",
+        str(200 + 50 * updates),
+    ]
+    done = subprocess.run(
+        [sys.executable, "-c", MEMORY, *args],
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=1200,
+    )
+    found = [line.split()[2] for line in done.stdout.splitlines() if line.startswith("resident")]
+    resident = [int(x) / 2**20 for x in found]
+    assert len(resident) == updates
+    grown = sum(resident[-20:]) / 20 - sum(resident[settled : settled + 20]) / 20
+    assert grown < 10.0, f"{grown:.1f} MiB in {updates - settled} updates"
