@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from cmbpo.tasks import ant, scenery
-from cmbpo.tasks.physics import MeasuredPhysics, Physics
+from cmbpo.tasks.physics import Physics, SensedPhysics, sensing_only
 from cmbpo.tasks.task import Camera, SimulatedTask, robot
 
 _START = np.array([0.0, 0.0, 0.55, 1.0, 0, 0, 0, 0, 1.0, 0, -1.0, 0, -1.0, 0, 1.0])
@@ -86,7 +86,7 @@ class AntCircle(SimulatedTask):
 
     def physics(self, threads: int) -> Physics:
         """Physics that measure the centre of mass and its velocity."""
-        return MeasuredPhysics(self.model, self.frame_skip, threads, _measure_com, 6)
+        return SensedPhysics(self.model, _sensing_model(), self.frame_skip, threads)
 
     def start(self, random: np.random.Generator) -> Float[np.ndarray, " state"]:
         """The ant at the centre, with noise."""
@@ -118,18 +118,27 @@ class AntCircle(SimulatedTask):
         return {"reward_circle": (x * vy - y * vx) / (1.0 + np.abs(np.hypot(x, y) - _RADIUS))}
 
 
-def _measure_com(model: mujoco.MjModel, data: mujoco.MjData, out: np.ndarray) -> None:
-    # after a step these are of the last stage of Runge–Kutta, not of the state that it led to
-    mujoco.mj_kinematics(model, data)
-    mujoco.mj_comPos(model, data)
-    mujoco.mj_comVel(model, data)
-    mujoco.mj_subtreeVel(model, data)
-    out[:3] = data.subtree_com[1]
-    out[3:] = data.subtree_linvel[1]
+@cache
+def _sensing_model() -> mujoco.MjModel:
+    spec = _spec()
+    for kind in (mujoco.mjtSensor.mjSENS_SUBTREECOM, mujoco.mjtSensor.mjSENS_SUBTREELINVEL):
+        spec.add_sensor(type=kind, objtype=mujoco.mjtObj.mjOBJ_BODY, objname="torso")
+    sensing_only(spec)
+    return spec.compile()
 
 
 @cache
 def _model(*, drawn: bool) -> mujoco.MjModel:
+    spec = _spec()
+    if drawn:
+        scenery.soften(spec)
+        scenery.ring(spec, _RADIUS, scenery.ORANGE)
+        for x in (-_LIMIT, _LIMIT):
+            scenery.line(spec, (x, -40.0), (x, 40.0), scenery.BLUE)
+    return spec.compile()
+
+
+def _spec() -> mujoco.MjSpec:
     spec = robot("ant.xml")
     ant.keep_going(spec)
     spec.option.timestep = AntCircle.timestep
@@ -139,9 +148,4 @@ def _model(*, drawn: bool) -> mujoco.MjModel:
     for motor in spec.actuators:
         motor.gear[0] = 1.0
         motor.ctrlrange = [-150.0, 150.0]
-    if drawn:
-        scenery.soften(spec)
-        scenery.ring(spec, _RADIUS, scenery.ORANGE)
-        for x in (-_LIMIT, _LIMIT):
-            scenery.line(spec, (x, -40.0), (x, 40.0), scenery.BLUE)
-    return spec.compile()
+    return spec

@@ -41,9 +41,7 @@ class PlainPhysics:
 
     def __init__(self, model: mujoco.MjModel, frame_skip: int, threads: int):
         """Prepare `threads` threads that make `frame_skip` time steps a call."""
-        self._rollout = mujoco.rollout.Rollout(nthread=threads if threads > 1 else 0)
-        self._data = [mujoco.MjData(model) for _ in range(threads)]
-        self._model = model
+        self._batch = Batch(model, threads)
         self._frame_skip = frame_skip
 
     def measure(self, state: Float[np.ndarray, "N state"]) -> Float[np.ndarray, "N 0"]:
@@ -52,22 +50,67 @@ class PlainPhysics:
 
     def step(
         self, state: Float[np.ndarray, "N state"], control: Float[np.ndarray, "N ctrl"]
-    ) -> tuple[Float[np.ndarray, "N state"], Float[np.ndarray, "N 0"]]:
+    ) -> tuple[Float[np.ndarray, "N state"], Float[np.ndarray, "N measured"]]:
         """The states one step later."""
-        n, nstep = len(state), self._frame_skip
+        result, _ = self._batch.advance(state, control, self._frame_skip)
+        return result, self.measure(result)
+
+
+class SensedPhysics(PlainPhysics):
+    """Advances rows [time, qpos, qvel] with `mujoco.rollout`; measures what sensors read there.
+
+    A step leaves its sensors as they were before it, so the states that it led to are given to a
+    second model, which has the sensors but neither contacts nor other forces: only its kinematics
+    are needed, and the step that it makes is thrown away.
+    """
+
+    def __init__(
+        self, model: mujoco.MjModel, sensing: mujoco.MjModel, frame_skip: int, threads: int
+    ):
+        """Prepare `threads` threads; `sensing` is `model` with sensors, built by `sensing_only`."""
+        super().__init__(model, frame_skip, threads)
+        self._sensing = Batch(sensing, threads)
+
+    def measure(self, state: Float[np.ndarray, "N state"]) -> Float[np.ndarray, "N measured"]:
+        """What the sensors read in the given states."""
+        return self._sensing.advance(state, np.zeros((len(state), self._sensing.model.nu)), 1)[1]
+
+
+def sensing_only(spec: mujoco.MjSpec) -> None:
+    """Leave only what sensors of position and velocity need."""
+    off = mujoco.mjtDisableBit
+    spec.option.integrator = mujoco.mjtIntegrator.mjINT_EULER
+    spec.option.disableflags |= off.mjDSBL_CONSTRAINT | off.mjDSBL_CONTACT | off.mjDSBL_ACTUATION
+
+
+class Batch:
+    """Threads that advance rows of one model, without a word of Python between them."""
+
+    def __init__(self, model: mujoco.MjModel, threads: int):
+        """Prepare the scratch memory of `threads` threads."""
+        self.model = model
+        self._rollout = mujoco.rollout.Rollout(nthread=threads if threads > 1 else 0)
+        self._data = [mujoco.MjData(model) for _ in range(threads)]
+
+    def advance(
+        self, state: Float[np.ndarray, "N state"], control: Float[np.ndarray, "N ctrl"], nstep: int
+    ) -> tuple[Float[np.ndarray, "N state"], Float[np.ndarray, "N sensor"]]:
+        """The states `nstep` time steps later, and what the sensors read before the last."""
+        n = len(state)
         path = np.empty((n, nstep, state.shape[1]))
+        sensed = np.empty((n, nstep, self.model.nsensordata))
         self._rollout.rollout(
-            [self._model] * n,
+            [self.model] * n,
             self._data,
             state,
             np.repeat(control[:, None, :], nstep, axis=1),
             skip_checks=True,
             nstep=nstep,
             state=path,
-            sensordata=np.empty((n, nstep, 0)),
+            sensordata=sensed,
             chunk_size=max(1, n // (4 * len(self._data))),
         )
-        return path[:, -1], np.empty((n, 0))
+        return path[:, -1], sensed[:, -1]
 
 
 class Scene:
@@ -126,34 +169,3 @@ class Crew:
         shift(0)
         for helper in helpers:
             helper.result()
-
-
-class MeasuredPhysics:
-    """Advances rows [time, qpos, qvel] with `mj_step` and measures what it leaves behind."""
-
-    def __init__(
-        self, model: mujoco.MjModel, frame_skip: int, threads: int, measure: Measure, measured: int
-    ):
-        """Prepare `threads` threads; `measure` writes `measured` numbers for each copy."""
-        self._scene = Scene(model, frame_skip, threads, measure)
-        self._crew = Crew(threads)
-        self._measured = measured
-
-    def measure(self, state: Float[np.ndarray, "N state"]) -> Float[np.ndarray, "N measured"]:
-        """What is measured in the given states, without advancing them."""
-        measured = np.zeros((len(state), self._measured))
-        for row, out in zip(state, measured, strict=True):
-            self._scene.measure(row, out)
-        return measured
-
-    def step(
-        self, state: Float[np.ndarray, "N state"], control: Float[np.ndarray, "N ctrl"]
-    ) -> tuple[Float[np.ndarray, "N state"], Float[np.ndarray, "N measured"]]:
-        """The states one step later, and what is measured there."""
-        given = self._scene.prepare(state, control)
-        result = np.empty_like(state)
-        measured = np.zeros((len(state), self._measured))
-        self._crew.share(
-            len(state), lambda k, i: self._scene.advance(k, given[i], result[i], measured[i])
-        )
-        return result, measured
