@@ -197,6 +197,11 @@ def test_an_unknown_algorithm_is_named():
         plan.jobs("table1", seeds=[0], algos=["sac"])
 
 
+def test_a_misspelt_task_is_named_before_anything_runs():
+    with pytest.raises(ValueError, match="unknown task 'AntSaf'; there are AntSafe"):
+        plan.jobs("table1", seeds=[0], envs=["AntSaf"])
+
+
 def test_a_folder_made_with_other_settings_is_refused_but_more_steps_are_welcome(tmp_path):
     def job(*given: str, total_steps: int = 1000) -> plan.Job:
         return plan.jobs(

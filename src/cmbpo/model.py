@@ -50,8 +50,8 @@ def start(
     n_cost: int,
     settings: TrainSettings,
     *,
-    knows_cost: bool = True,
-    knows_termination: bool = True,
+    knows_cost: bool,
+    knows_termination: bool,
     key: PRNGKeyArray,
 ) -> Model:
     """An untrained ensemble and an empty archive; limits that allow nothing.

@@ -95,7 +95,7 @@ def jobs(
     `overrides` are `KEY=VALUE` and apply to every run; `common` are settings of every run.
     """
     table = EXPERIMENTS[experiment]
-    tasks = {_short(env): env for env in envs or table.tasks}
+    tasks = {_short(env): _known(env) for env in envs or table.tasks}
     arms = dict.fromkeys(_arm_name(algo) for algo in algos or table.arms)
     asked = common | _parsed_all(overrides)
     if total_steps is not None:
@@ -109,6 +109,13 @@ def jobs(
                 changes = {**arm.changes, **arm.by_task.get(task, {}), **asked, "seed": seed}
                 found.append(Job(name, changed(settings, changes)))
     return found
+
+
+def _known(env_id: str) -> str:
+    """The id itself. One without a version or a module can only be a task of this package."""
+    if "-v" not in env_id and ":" not in env_id:
+        presets.task_name(env_id)
+    return env_id
 
 
 def _short(env_id: str) -> str:
