@@ -156,7 +156,7 @@ def episodes(returns, cost):
 def test_a_crossing_counts_the_cost_so_far_and_judges_what_follows():
     table = episodes([0] * 30 + [100] * 150, [20] * 30 + [4, 6] * 75)
     steps, total = table["env_steps"], np.cumsum(table["cost"])
-    found = crossing(table, steps, total, level=100.0, limit=10.0)
+    found = crossing(table, steps, total, level=100.0, limit=10.0, num_envs=1)
     assert found.reached
     assert found.env_steps == 50_000
     assert found.cumulative_cost == 30 * 20 + 20 * 5
@@ -168,16 +168,38 @@ def test_a_crossing_counts_the_cost_so_far_and_judges_what_follows():
 
 def test_a_run_that_never_arrives_is_censored_where_it_ended():
     table = episodes([0] * 40, [1] * 40)
-    found = crossing(table, table["env_steps"], np.cumsum(table["cost"]), level=1.0, limit=10.0)
+    found = crossing(
+        table, table["env_steps"], np.cumsum(table["cost"]), level=1.0, limit=10.0, num_envs=1
+    )
     assert (found.reached, found.env_steps, found.cumulative_cost) == (False, 40_000, 40)
     assert not found.holds(10.0)
 
 
 def test_a_crossing_at_the_very_end_has_nothing_to_judge():
     table = episodes([5] * 20, [0] * 20)
-    found = crossing(table, table["env_steps"], np.cumsum(table["cost"]), level=5.0, limit=10.0)
+    found = crossing(
+        table, table["env_steps"], np.cumsum(table["cost"]), level=5.0, limit=10.0, num_envs=1
+    )
     assert found.reached
     assert found.next_steps == 0.0
+    assert not found.holds(10.0)
+
+
+def test_what_follows_is_of_its_own_steps_however_many_copies_there_are():
+    # 100 copies whose episodes end together; from the crossing on every step costs 0.05
+    ends = np.repeat(100_000.0 * np.arange(1, 6), 100)
+    late = ends > 100_000
+    table = {
+        "env_steps": ends,
+        "return": np.full(500, 9.0),
+        "cost": np.where(late, 50.0, 0.0),
+        "length": np.full(500, 1000.0),
+    }
+    steps = np.arange(0.0, 500_001, 10_000)
+    total = 0.05 * np.maximum(steps - 100_000, 0.0)
+    found = crossing(table, steps, total, level=9.0, limit=10.0, num_envs=100)
+    assert (found.env_steps, found.next_steps) == (100_000, 100_000)
+    assert found.next_cost == pytest.approx(50.0)
     assert not found.holds(10.0)
 
 

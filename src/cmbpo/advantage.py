@@ -88,7 +88,10 @@ def estimate(
     obs, act = jnp.where(row, steps.obs, 0.0), jnp.where(row, steps.act, 0.0)
     value = values(obs.reshape(-1, obs.shape[-1])).reshape(*valid.shape, -1)
     value = jnp.where(row, value, 0.0)
-    next_value = _next_values(values, steps.next_obs, value, last & valid)
+    # Where physics blew up there is no next state to value; the state before stands in for it.
+    sound = jnp.isfinite(steps.next_obs).all(axis=-1, keepdims=True)
+    next_obs = jnp.where(sound, steps.next_obs, obs)
+    next_value = _next_values(values, next_obs, value, last & valid)
 
     cost_next_value = next_value[..., 1:]
     if terminal_cost_value is not None:

@@ -79,6 +79,7 @@ def load(folder: str | Path, env: Environment | None = None) -> Agent:
     `env` is only asked for where the run's environment was made in Python.
     """
     run = Run.open(folder)
-    agent = Agent(env=run.settings.env_id if env is None else env, settings=run.settings)
+    settings = replace(run.settings, env_id=env) if isinstance(env, str) else run.settings
+    agent = Agent(env=settings.env_id if env is None else env, settings=settings)
     agent.folder, agent.policy = run.folder, evaluation.load_policy(run, agent.task)
     return agent

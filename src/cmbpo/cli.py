@@ -339,10 +339,14 @@ def main() -> None:
         sys.exit(f"unknown command {args[0]!r}; there are {', '.join(COMMANDS)}")
     try:
         COMMANDS[args[0]](args[1:])
-    except (ValueError, FileNotFoundError) as mistake:
-        sys.exit(f"cmbpo {args[0]}: {mistake}")
     except BrokenPipeError:
         sys.stderr.close()
+    except (ValueError, FileNotFoundError) as mistake:
+        sys.exit(f"cmbpo {args[0]}: {mistake}")
+    except OSError as trouble:
+        sys.exit(f"cmbpo {args[0]}: {trouble.filename or 'a file'}: {trouble.strerror or trouble}")
+    except KeyboardInterrupt:
+        sys.exit(130)
 
 
 if __name__ == "__main__":

@@ -79,12 +79,14 @@ class Ledger:
         cost: np.ndarray,
         terminated: np.ndarray,
         truncated: np.ndarray,
+        *,
+        cut: np.ndarray,
         horizon: int,
     ) -> list[Episode]:
         """Add one step of every copy; the episodes that ended with it.
 
-        An episode that staggering cut short before its horizon is no whole episode: it is spent,
-        but not reported.
+        An episode that was `cut` before its horizon, by staggering, is no whole episode: it is
+        spent, but not reported.
         """
         self.env_steps += len(reward)
         self.cumulative_cost += cost.sum(axis=0)
@@ -94,7 +96,7 @@ class Ledger:
         ended = terminated | truncated
         if not ended.any():
             return []
-        whole = np.flatnonzero(terminated | (truncated & (self.length >= horizon)))
+        whole = np.flatnonzero(terminated | (truncated & (~cut | (self.length >= horizon))))
         episodes = [
             Episode(
                 env_steps=self.env_steps,
@@ -134,7 +136,7 @@ def collect(
 
     The policy's draw is what is recorded; the robot receives it clipped to its action space. The
     policy runs on the CPU, where the simulator is, whatever device learns. Where physics blew up,
-    the state before stands in for the one after, so that the record stays finite.
+    the next state is not finite.
     """
     task, num_envs = simulator.task, simulator.num_envs
     n_obs, n_act = simulator.obs.shape[1], task.action_space.shape[0]
@@ -156,12 +158,16 @@ def collect(
         obs[t] = simulator.obs
         act[t] = _actions(policy, obs[t], noise[t])
         step = simulator.step(np.clip(act[t], low, high))
-        finite = np.isfinite(step.next_obs).all(axis=1, keepdims=True)
-        next_obs[t] = np.where(finite, step.next_obs, obs[t])
+        next_obs[t] = step.next_obs
         reward[t], cost[t] = step.reward, step.cost
         terminated[t], last[t] = step.terminated, step.terminated | step.truncated
         episodes += ledger.note(
-            step.reward, step.cost, step.terminated, step.truncated, task.horizon
+            step.reward,
+            step.cost,
+            step.terminated,
+            step.truncated,
+            cut=step.cut,
+            horizon=task.horizon,
         )
     valid[:steps] = True
     last[steps - 1 :] = True

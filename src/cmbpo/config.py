@@ -24,11 +24,23 @@ def write_config(folder: Path, settings: TrainSettings, extra: Mapping[str, Any]
     config = {
         "settings": dataclasses.asdict(settings),
         **extra,
-        "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
+        "command": [_program(), *sys.argv[1:]],
         **_surroundings(),
     }
+    rewrite_config(folder, config)
+
+
+def _program() -> str:
+    name = Path(sys.argv[0]).name
+    return "cmbpo" if name == "cli.py" else name
+
+
+def rewrite_config(folder: Path, config: Mapping[str, Any]) -> None:
+    """Write config.json, whole or not at all."""
     text = json.dumps(config, indent=2, ensure_ascii=False) + "\n"
-    (folder / "config.json").write_text(text, encoding="utf-8")
+    unfinished = folder / ".config.json.tmp"
+    unfinished.write_text(text, encoding="utf-8")
+    unfinished.replace(folder / "config.json")
 
 
 def settings_from_json(config: Mapping[str, Any], *, where: str = "config.json") -> TrainSettings:

@@ -35,7 +35,10 @@ def export(folder: Path, path: Path) -> Path:
     run = Run.open(folder)
     task = own.find(run.settings)
     bounds = task.bounds if isinstance(task, own.OwnTask) else task.action_space
-    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RunError(f"could not make {path.parent}: {error.strerror or error}") from error
     write_whole(path, arrays(load_policy(run, task), bounds))
     reader = path.with_name("deployed.py")
     shutil.copyfile(deployed.__file__, reader)

@@ -7,6 +7,7 @@ import time
 import typing
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
 
@@ -22,7 +23,7 @@ from cmbpo.checkpoint import (
     to_arrays,
     write_whole,
 )
-from cmbpo.config import read_config, settings_from_json, write_config
+from cmbpo.config import read_config, rewrite_config, settings_from_json, write_config
 from cmbpo.records import Events, Row, Table, read_table
 from cmbpo.settings import TrainSettings
 
@@ -81,6 +82,19 @@ class Run:
     def open(cls, folder: str | Path) -> "Run":
         """Read a folder."""
         return cls(Path(folder), train=False)
+
+    def extend(self, total_steps: int) -> TrainSettings:
+        """Let the run end after another number of steps; config.json says so from now on."""
+        self._require_training()
+        if total_steps < self._last_step():
+            raise RunError(
+                f"total_steps is {total_steps}; allowed here: at least {self._last_step()}, the"
+                f" steps that {self.folder} has taken"
+            )
+        self.settings = replace(self.settings, total_steps=total_steps)
+        self.config["settings"]["total_steps"] = total_steps
+        rewrite_config(self.folder, self.config)
+        return self.settings
 
     def close(self) -> None:
         """Close the files and let others train in the folder."""

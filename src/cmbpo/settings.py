@@ -359,7 +359,8 @@ class TrainSettings:
     batch_size: int = 50_000
     """Samples, real and imagined, of one policy update."""
     initial_steps: int = 20_000
-    """Real steps of the untrained policy before the first update (CMBPO)."""
+    """Real steps of the untrained policy before the first update: for CMBPO's first model, and for
+    the units of a policy that normalises."""
     archive_size: int = 200_000
     """Real transitions kept for the ensemble and for start states (CMBPO)."""
     checkpoint_every: int = 20

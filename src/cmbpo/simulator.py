@@ -17,7 +17,8 @@ class SimStep(NamedTuple):
 
     `next_obs` is what the step led to, `obs` where the copy now is: the same, unless the copy's
     episode ended and it was reset. Where the physics `blew_up`, `next_obs` is not a number, the
-    step is terminal and costs 1, and its reward is 0.
+    step is terminal and costs 1, and its reward is 0. A copy is `cut` where its time is up though
+    the environment itself would go on: at the horizon, or before it by staggering.
     """
 
     next_obs: Float[np.ndarray, "N obs"]
@@ -25,6 +26,7 @@ class SimStep(NamedTuple):
     cost: Float[np.ndarray, "N cost"]
     terminated: Bool[np.ndarray, " N"]
     truncated: Bool[np.ndarray, " N"]
+    cut: Bool[np.ndarray, " N"]
     obs: Float[np.ndarray, "N obs"]
     blew_up: Bool[np.ndarray, " N"]
     terms: dict[str, Float[np.ndarray, " N"]]
@@ -80,9 +82,9 @@ class Simulator:
         act = checked(act, (self.num_envs, len(self.task.act_names)))
         out = self._world.step(self._state, self.obs, act)
         self._left -= 1
-        truncated = out.truncated | (self._left <= 0)
+        over = self._left <= 0
         self._state, self.obs = out.state, out.obs
-        ended = np.flatnonzero(truncated | out.terminated)
+        ended = np.flatnonzero(out.truncated | over | out.terminated)
         if len(ended):
             self._reset(ended)
         self.blow_ups += int(out.blown_up.sum())
@@ -91,7 +93,8 @@ class Simulator:
             reward=out.reward,
             cost=out.cost,
             terminated=out.terminated,
-            truncated=truncated,
+            truncated=out.truncated | over,
+            cut=over & ~out.truncated,
             obs=self.obs,
             blew_up=out.blown_up,
             terms=out.terms,

@@ -118,7 +118,7 @@ class Crossing:
     cumulative_cost: float
     next_return: float = np.nan
     next_cost: float = np.nan
-    """Cost per 1000 steps of the episodes that ended in the steps that follow."""
+    """Cost per 1000 of the steps that follow."""
     next_error: float = np.nan
     next_steps: float = 0.0
     """Steps that did follow, at most `AFTERWARDS`."""
@@ -155,6 +155,17 @@ def first_window(
     return int(found[0]) + window - 1 if found.size else None
 
 
+def within(
+    episodes: dict[str, np.ndarray], start: float, end: float, *, num_envs: int
+) -> Bool[np.ndarray, " n"]:
+    """The episodes whose middle lies between two counts of environment steps.
+
+    All copies step together: an episode of `length` steps began `num_envs`·`length` earlier.
+    """
+    middle = episodes["env_steps"] - 0.5 * num_envs * episodes["length"]
+    return (middle > start) & (middle <= end)
+
+
 def crossing(
     episodes: dict[str, np.ndarray],
     env_steps: Float[np.ndarray, " m"],
@@ -162,11 +173,13 @@ def crossing(
     *,
     level: float,
     limit: float,
+    num_envs: int,
 ) -> Crossing:
     """Table I's measure for one run, with the cost and return of the steps that follow.
 
     `episodes` has the columns `env_steps`, `return`, `cost`, `length`; the cumulative cost is that
-    of all environment steps, of unfinished episodes too.
+    of all environment steps, of unfinished episodes too. The cost of what follows is of all its
+    steps; its standard error, and the return, are of the episodes in the middle of which it falls.
     """
     end = float(env_steps[-1])
     returns, cost, length = episodes["return"], episodes["cost"], episodes["length"]
@@ -174,16 +187,17 @@ def crossing(
     if last is None:
         return Crossing(False, end, float(cumulative_cost[-1]))
     at = float(episodes["env_steps"][last])
-    after = (episodes["env_steps"] > at) & (episodes["env_steps"] <= at + AFTERWARDS)
-    rate, error = cost_rate(cost[after], length[after])
+    until = min(at + AFTERWARDS, end)
+    spent = np.interp([at, until], env_steps, cumulative_cost)
+    after = within(episodes, at, until, num_envs=num_envs)
     return Crossing(
         reached=True,
         env_steps=at,
-        cumulative_cost=float(np.interp(at, env_steps, cumulative_cost)),
+        cumulative_cost=float(spent[0]),
         next_return=float(returns[after].mean()) if after.any() else np.nan,
-        next_cost=rate,
-        next_error=error,
-        next_steps=min(end - at, float(AFTERWARDS)),
+        next_cost=1000.0 * float(spent[1] - spent[0]) / (until - at) if until > at else np.nan,
+        next_error=cost_rate(cost[after], length[after])[1],
+        next_steps=until - at,
     )
 
 

@@ -79,6 +79,11 @@ class Trainer:
             )
         if self._imagines and isinstance(task, own.OwnTask):
             task.verify()
+        if self._warms_up and settings.total_steps <= settings.initial_steps:
+            raise ValueError(
+                f"total_steps is {settings.total_steps}; allowed here: more than the"
+                f" {settings.initial_steps} initial_steps before the first update"
+            )
         least = settings.mixing.min_real if self._imagines else settings.batch_size
         if settings.num_envs > least:
             raise ValueError(
@@ -89,6 +94,10 @@ class Trainer:
     @property
     def _imagines(self) -> bool:
         return ALGORITHMS[self.settings.algo].data == "real and imagined"
+
+    @property
+    def _warms_up(self) -> bool:
+        return self._imagines or self.settings.policy.normalise
 
     def state(self) -> dict[str, Any]:
         """All that the rest of the run depends on."""
@@ -120,6 +129,11 @@ class Trainer:
     def take_over(self, other: Run) -> None:
         """Start with the policy, critics and model of another run, but not with its counts."""
         learned = other.load(self.learner, under="learner")
+        if learned.model is not None:
+            # Their policies are older than the first of this run.
+            epoch = learned.model.archive.epoch
+            older = eqx.tree_at(lambda m: m.archive.epoch, learned.model, epoch - epoch.max() - 1)
+            learned = replace(learned, model=older)
         fields = ("policy", "critic", "critic_opt", "cost_critic", "cost_critic_opt", "model")
         self._set(**{name: getattr(learned, name) for name in fields})
 
@@ -133,7 +147,7 @@ class Trainer:
     def warm_up(self) -> None:
         """Steps of the untrained policy, the first model, and the limits d_m and d_H."""
         settings, now = self.settings, self.learner
-        if now.model is None and not settings.policy.normalise:
+        if not self._warms_up:
             return
         key, key_fit, key_limits = jax.random.split(now.key, 3)
         self._set(key=key)
@@ -145,7 +159,7 @@ class Trainer:
             seen.append(np.asarray(real.obs[:steps]).reshape(-1, real.obs.shape[-1]))
             if self.learner.model is not None:
                 self._set(model=model.remember(self.learner.model, real, now.policy, 0))
-        if settings.policy.normalise:
+        if settings.policy.normalise and settings.init_from is None:
             self._set(policy=normalised(self.learner.policy, np.concatenate(seen)))
         if self.learner.model is not None:
             fitted = model.fit(
@@ -258,6 +272,9 @@ class Trainer:
             key=key_collect,
         )
         self.episodes += episodes
+        self.violating_episodes += sum(
+            any(c > d for c, d in zip(e.cost, self.limits, strict=True)) for e in episodes
+        )
         return real
 
     def _guard(self, samples: Samples) -> None:
@@ -273,9 +290,6 @@ class Trainer:
         horizon, spent = self.task.horizon, self.ledger.cumulative_cost
         real = np.asarray(metrics["Constraint/Real"], float)
         self.regret += float(np.maximum(real - self.limits, 0.0).sum()) * steps / horizon
-        self.violating_episodes += sum(
-            any(c > d for c, d in zip(e.cost, self.limits, strict=True)) for e in self.episodes
-        )
         row: dict[str, Any] = {
             "TotalEnvSteps": self.ledger.env_steps,
             "Train/Epoch": self.update,
@@ -380,16 +394,16 @@ def resume(
     """Go on with a run from its newest good checkpoint."""
     with Run.resume(folder) as opened:
         settings = opened.settings
-        if total_steps is not None:
-            settings = replace(settings, total_steps=total_steps)
+        if total_steps is not None and total_steps != settings.total_steps:
+            settings = opened.extend(total_steps)
         device.use(settings.device)
         trainer = Trainer(settings)
         with closing(trainer.simulator):
-            if settings.init_from is not None:
-                trainer.take_over(Run.open(settings.init_from))
             state = opened.restore(trainer.state())
             if state is not None:
                 trainer.restore(state)
+            elif settings.init_from is not None:
+                trainer.take_over(Run.open(settings.init_from))
             return opened.folder, _loop(trainer, opened, callbacks)
 
 
@@ -403,9 +417,10 @@ def _loop(trainer: Trainer, folder: Run, callbacks: Sequence[Callback]) -> Polic
         ) as view,
     ):
         view.say(f"run folder: {folder.folder}")
-        if trainer.update == 0:
+        if trainer.ledger.env_steps == 0:
             view.say("first real steps and first model …")
             trainer.warm_up()
+            folder.record_episodes(trainer.take_episodes())
             for doubt in trainer.doubts():
                 view.say(doubt)
         while trainer.ledger.env_steps < settings.total_steps and not interrupted:

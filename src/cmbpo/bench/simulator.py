@@ -22,7 +22,7 @@ def main(
     num_envs: int = 32,
     threads: int = 2,
     steps: int = 50,
-    rounds: int = 7,
+    rounds: int = 21,
 ) -> None:
     """Measure all tasks and print the table."""
     rows = [

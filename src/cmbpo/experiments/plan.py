@@ -95,7 +95,11 @@ def jobs(
     `overrides` are `KEY=VALUE` and apply to every run; `common` are settings of every run.
     """
     table = EXPERIMENTS[experiment]
-    tasks = {_short(env): _known(env) for env in envs or table.tasks}
+    tasks: dict[str, str] = {}
+    for env in envs or table.tasks:
+        other = tasks.setdefault(_short(env), _known(env))
+        if other != env:
+            raise ValueError(f"--envs {other} and {env} would share their folders; allowed: one")
     arms = dict.fromkeys(_arm_name(algo) for algo in algos or table.arms)
     asked = common | _parsed_all(overrides)
     if total_steps is not None:

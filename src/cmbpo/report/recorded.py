@@ -61,10 +61,16 @@ class Recorded:
 
     @cached_property
     def horizon(self) -> float:
-        """Steps of a whole episode; of an unknown task, the longest seen."""
+        """Steps of a whole episode; where the run did not note them, the longest seen."""
         if self.task in presets.TASKS:
             return 1000.0
-        return float(self.settings.get("env.horizon") or self.episodes["length"].max())
+        noted = self.config.get("horizon") or self.settings.get("env.horizon")
+        return float(noted or self.episodes["length"].max())
+
+    @property
+    def num_envs(self) -> int:
+        """Copies that were stepped together."""
+        return int(self.settings.get("num_envs", 1))
 
     @cached_property
     def limits(self) -> dict[str, float]:

@@ -22,6 +22,7 @@ from cmbpo.statistics import (
     interquartile_mean,
     share_interval,
     speed_up,
+    within,
 )
 
 
@@ -45,6 +46,7 @@ def crossings(arm: Arm, task: str) -> list[Crossing]:
             run.cumulative_cost,
             level=TABLE_I[task].level,
             limit=LIMIT,
+            num_envs=run.num_envs,
         )
         for run in arm.runs.get(task, [])
     ]
@@ -136,11 +138,13 @@ class Safety:
 def safety(run: Recorded) -> Safety:
     """Return and cost over the last steps, and the costs of the whole run."""
     episodes = run.episodes
-    last = episodes["env_steps"] > run.steps[-1] - AFTERWARDS
+    end = float(run.steps[-1])
+    last = within(episodes, end - AFTERWARDS, end, num_envs=run.num_envs)
     length = episodes["length"]
     rates = {name: cost_rate(episodes[name][last], length[last])[0] for name in run.limits}
     if list(run.limits) == ["cost"]:
         spent = [excess(run.steps, run.cumulative_cost, limit=run.limits["cost"])]
+        rates = {"cost": _rate(run, AFTERWARDS)}
     else:
         ends = episodes["env_steps"]
         totals = {name: np.cumsum(episodes[name]) for name in run.limits}
@@ -149,12 +153,23 @@ def safety(run: Recorded) -> Safety:
     violated = [episodes[name] > whole * limit for name, limit in run.limits.items()]
     return Safety(
         end_return=float(episodes["return"][last].mean()) if last.any() else np.nan,
-        end_cost=cost_rate(episodes["cost"][last], length[last])[0],
+        end_cost=_rate(run, AFTERWARDS),
         holds=all(rates[name] <= limit for name, limit in run.limits.items()),
         env_steps=float(run.steps[-1]),
         cumulative_cost=float(run.cumulative_cost[-1]),
         excess=Excess(sum(x.regret for x in spent), max([x.share for x in spent], default=0.0)),
         violating=float(np.any(violated, axis=0).mean()) if violated else 0.0,
+    )
+
+
+def _rate(run: Recorded, steps: float) -> float:
+    """Cost per 1000 of a run's last steps, of unfinished episodes too."""
+    end = float(run.steps[-1])
+    start = max(end - steps, 0.0)
+    return (
+        1000.0
+        * float(np.ptp(np.interp([start, end], run.steps, run.cumulative_cost)))
+        / (end - start)
     )
 
 
