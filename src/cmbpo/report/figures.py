@@ -85,14 +85,14 @@ def draw(axes: Axes, panel: Panel) -> None:
             alpha=1.0 if main else 0.45,
             linestyle="--" if line.dashed else "-",
         )
-    for mark in panel.marks:
+    for row, mark in enumerate(panel.marks):
         if mark.arm is None:
             axes.plot(mark.x, mark.y, "D", markerfacecolor="none", color="black", markersize=5)
             left = panel.x.fraction(np.array(mark.x)) > 0.5
             axes.annotate(
                 mark.note,
                 (mark.x, mark.y),
-                xytext=(-6 if left else 6, 5),
+                xytext=(-6 if left else 6, -12 - 9 * row),  # one below the other
                 textcoords="offset points",
                 ha="right" if left else "left",
                 fontsize=7,

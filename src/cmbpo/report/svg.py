@@ -114,7 +114,7 @@ def _rules(panel: Panel) -> str:
 
 def _marks(panel: Panel) -> str:
     parts = []
-    for mark in panel.marks:
+    for row, mark in enumerate(panel.marks):
         x, y = float(_x(panel, mark.x)), float(_y(panel, mark.y))
         title = f"<title>{escape(mark.note)}</title>"
         if mark.arm is None:
@@ -123,7 +123,7 @@ def _marks(panel: Panel) -> str:
             shift = -9 if side == "end" else 9
             parts.append(
                 f'<path class="paper" d="{shape}">{title}</path><text class="{side} paper-name" '
-                f'x="{x + shift:.1f}" y="{y - 7:.1f}">{escape(mark.note)}</text>'
+                f'x="{x + shift:.1f}" y="{y + 15 + 12 * row:.1f}">{escape(mark.note)}</text>'
             )
             continue
         low, high = _y(panel, np.array([mark.y - mark.error, mark.y + mark.error]))
