@@ -79,16 +79,16 @@ class Trainer:
             )
         if self._imagines and isinstance(task, own.OwnTask):
             task.verify()
-        if self._warms_up and settings.total_steps <= settings.initial_steps:
-            raise ValueError(
-                f"total_steps is {settings.total_steps}; allowed here: more than the"
-                f" {settings.initial_steps} initial_steps before the first update"
-            )
         least = settings.mixing.min_real if self._imagines else settings.batch_size
         if settings.num_envs > least:
             raise ValueError(
                 f"num_envs is {settings.num_envs}; allowed here: at most {least},"
                 " the real samples of an update"
+            )
+        if self._warms_up and settings.total_steps <= settings.initial_steps:
+            raise ValueError(
+                f"total_steps is {settings.total_steps}; allowed here: more than the"
+                f" {settings.initial_steps} initial_steps before the first update"
             )
 
     @property

@@ -144,7 +144,7 @@ def safety(run: Recorded) -> Safety:
     rates = {name: cost_rate(episodes[name][last], length[last])[0] for name in run.limits}
     if list(run.limits) == ["cost"]:
         spent = [excess(run.steps, run.cumulative_cost, limit=run.limits["cost"])]
-        rates = {"cost": _rate(run, AFTERWARDS)}
+        rates = {"cost": _end_rate(run)}
     else:
         ends = episodes["env_steps"]
         totals = {name: np.cumsum(episodes[name]) for name in run.limits}
@@ -153,7 +153,7 @@ def safety(run: Recorded) -> Safety:
     violated = [episodes[name] > whole * limit for name, limit in run.limits.items()]
     return Safety(
         end_return=float(episodes["return"][last].mean()) if last.any() else np.nan,
-        end_cost=_rate(run, AFTERWARDS),
+        end_cost=_end_rate(run),
         holds=all(rates[name] <= limit for name, limit in run.limits.items()),
         env_steps=float(run.steps[-1]),
         cumulative_cost=float(run.cumulative_cost[-1]),
@@ -162,10 +162,10 @@ def safety(run: Recorded) -> Safety:
     )
 
 
-def _rate(run: Recorded, steps: float) -> float:
+def _end_rate(run: Recorded) -> float:
     """Cost per 1000 of a run's last steps, of unfinished episodes too."""
     end = float(run.steps[-1])
-    start = max(end - steps, 0.0)
+    start = max(end - AFTERWARDS, 0.0)
     return (
         1000.0
         * float(np.ptp(np.interp([start, end], run.steps, run.cumulative_cost)))
