@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from cmbpo.tasks import ant, scenery
-from cmbpo.tasks.physics import Physics, SensedPhysics, sensing_only
+from cmbpo.tasks.physics import CentredPhysics, Physics
 from cmbpo.tasks.task import Camera, SimulatedTask, robot
 
 _START = np.array([0.0, 0.0, 0.55, 1.0, 0, 0, 0, 0, 1.0, 0, -1.0, 0, -1.0, 0, 1.0])
@@ -86,7 +86,7 @@ class AntCircle(SimulatedTask):
 
     def physics(self, threads: int) -> Physics:
         """Physics that measure the centre of mass and its velocity."""
-        return SensedPhysics(self.model, _sensing_model(), self.frame_skip, threads)
+        return CentredPhysics(_spec, self.frame_skip, threads)
 
     def start(self, random: np.random.Generator) -> Float[np.ndarray, " state"]:
         """The ant at the centre, with noise."""
@@ -116,15 +116,6 @@ class AntCircle(SimulatedTask):
         """Angular momentum about the origin, discounted away from the circle."""
         x, y, vx, vy = measured[:, 0], measured[:, 1], measured[:, 3], measured[:, 4]
         return {"reward_circle": (x * vy - y * vx) / (1.0 + np.abs(np.hypot(x, y) - _RADIUS))}
-
-
-@cache
-def _sensing_model() -> mujoco.MjModel:
-    spec = _spec()
-    for kind in (mujoco.mjtSensor.mjSENS_SUBTREECOM, mujoco.mjtSensor.mjSENS_SUBTREELINVEL):
-        spec.add_sensor(type=kind, objtype=mujoco.mjtObj.mjOBJ_BODY, objname="torso")
-    sensing_only(spec)
-    return spec.compile()
 
 
 @cache
