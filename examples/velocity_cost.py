@@ -31,8 +31,20 @@ class VelocityCost(gymnasium.Wrapper):
 class FoldingCost(gymnasium.Wrapper):
     """A step of Reacher costs 1 when its fingertip comes nearer than 8 cm to its shoulder.
 
-    One target in six lies there. The functions `cost` and `terminated` say the same of
-    observations, on any arrays and for any leading axes, so that nothing of it is to be learned.
+    One target in six lies there.
+    """
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        """Advance by one step."""
+        obs, reward, terminated, truncated, info = self.env.step(action)
+        tip = obs[4:6] + obs[8:10]
+        return obs, reward, terminated, truncated, info | {"cost": float(np.hypot(*tip) < 0.08)}
+
+
+class KnownFoldingCost(FoldingCost):
+    """The same, and functions that say so of observations, so that nothing is to be learned.
+
+    They take any arrays with any leading axes.
     """
 
     def cost(self, obs: Any, act: Any, next_obs: Any) -> Any:
@@ -44,21 +56,16 @@ class FoldingCost(gymnasium.Wrapper):
         """Never: only the time limit ends an episode."""
         return next_obs[..., 0] != next_obs[..., 0]
 
-    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-        """Advance by one step."""
-        obs, reward, terminated, truncated, info = self.env.step(action)
-        cost = float(self.cost(None, action, obs))
-        return obs, reward, terminated, truncated, info | {"cost": cost}
-
 
 def fast_robot(env_id: str, limit: float, **options: Any) -> gymnasium.Env:
     """A robot of Gymnasium with a cost on its speed."""
     return VelocityCost(gymnasium.make(env_id, **options).unwrapped, limit)
 
 
-def arm(**options: Any) -> gymnasium.Env:
+def arm(*, known: bool, **options: Any) -> gymnasium.Env:
     """Gymnasium's Reacher with a cost on folding."""
-    return FoldingCost(gymnasium.make("Reacher-v5", **options).unwrapped)
+    wrapper = KnownFoldingCost if known else FoldingCost
+    return wrapper(gymnasium.make("Reacher-v5", **options).unwrapped)
 
 
 _FAST: dict[str, dict[str, Any]] = {
@@ -75,4 +82,7 @@ for name, options in _FAST.items():
     gymnasium.register(
         name, entry_point=f"{__name__}:fast_robot", kwargs=options, max_episode_steps=1000
     )
-gymnasium.register("SafeReacher-v0", entry_point=f"{__name__}:arm", max_episode_steps=50)
+for name, known in (("SafeReacher-v0", False), ("KnownReacher-v0", True)):
+    gymnasium.register(
+        name, entry_point=f"{__name__}:arm", kwargs={"known": known}, max_episode_steps=50
+    )
