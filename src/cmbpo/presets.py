@@ -80,6 +80,8 @@ def _own(settings: TrainSettings) -> TrainSettings:
         general,
         total_steps=1_000_000,
         policy=replace(general.policy, min_std=0.0),
+        # A hopper with γ = 0.99 falls after 230 steps, 370 in all; with 0.995 it earns 1650.
+        advantage=replace(general.advantage, discount=0.995),
         mixing=replace(general.mixing, min_real=1000, max_real=1000),
         constraint=replace(general.constraint, target=0.7, time_constant=4.0),
         trust_region=replace(general.trust_region, cost_gain=1.0),
@@ -148,9 +150,13 @@ def _cmbpo_default(task: str) -> TrainSettings:
         constraint=replace(paper.constraint, target=0.7, time_constant=4.0),
         trust_region=replace(paper.trust_region, step="barrier"),
     )
-    if cheetah:
-        return _cheetah(settings)
-    return _point_circle(settings) if task == "PointCircle" else settings
+    adapted = {
+        "HalfCheetahSafe": _cheetah,
+        "AntSafe": _ant_safe,
+        "AntCircle": _ant_circle,
+        "PointCircle": _point_circle,
+    }
+    return adapted[task](settings)
 
 
 def _cheetah(settings: TrainSettings) -> TrainSettings:
@@ -160,6 +166,43 @@ def _cheetah(settings: TrainSettings) -> TrainSettings:
         advantage=replace(settings.advantage, cost_discount=0.99, cost_lam=0.9),
         constraint=replace(settings.constraint, target=0.4, time_constant=2.0),
         trust_region=replace(settings.trust_region, hysteresis=1.0),
+    )
+
+
+def _ant_safe(settings: TrainSettings) -> TrainSettings:
+    """The cheetah's view of cost, and of the reward one that is long enough to regret a fall.
+
+    With γ = 0.99 half of the ants run fast and fall: 1670 after 656,000 steps of one seed, with a
+    third of each episode missing. With 0.995 the same seed has 2550.
+    """
+    return replace(
+        settings,
+        advantage=replace(
+            settings.advantage,
+            discount=0.995,
+            cost_discount=0.99,
+            cost_lam=0.9,
+            terminal_cost_value=30.0,
+        ),
+        constraint=replace(settings.constraint, target=0.5, time_constant=2.0),
+        trust_region=replace(settings.trust_region, hysteresis=1.0),
+    )
+
+
+def _ant_circle(settings: TrainSettings) -> TrainSettings:
+    """The lane's edge is seconds away and the circle further: a long view of both, longer steps.
+
+    With γ = 0.99, KL 0.01 and plain units the return was 90 after 500,000 steps, with these 1200.
+    Without the long view of cost it was 580 at twice the cumulative cost.
+    """
+    return replace(
+        settings,
+        total_steps=2_000_000,
+        policy=replace(settings.policy, normalise=True),
+        advantage=replace(settings.advantage, discount=0.995, cost_discount=0.99, cost_lam=0.9),
+        mixing=replace(settings.mixing, min_real=2000, max_real=2000),
+        constraint=replace(settings.constraint, target=0.5, time_constant=1.0),
+        trust_region=replace(settings.trust_region, max_kl=0.02, hysteresis=1.0),
     )
 
 
@@ -266,7 +309,25 @@ def _baseline_default(task: str) -> TrainSettings:
             paper.clipped, learning_rate=1e-3, iterations=6, minibatches=10, stop_kl=0.02
         ),
     )
+    if task == "AntCircle":
+        return _far_circle(settings)
     return _calm_point(settings) if task == "PointCircle" else settings
+
+
+def _far_circle(settings: TrainSettings) -> TrainSettings:
+    """Far-sighted, with longer steps: TRPO earns 24 in 3,000,000 steps otherwise, 2,570 with these.
+
+    As many copies as a batch has episodes, and a long view of cost: CPO reaches 2000 within the
+    limit after 6,650,000 steps. With 100 copies and λ_c = 0.5 it stays below in 10,000,000.
+    """
+    return replace(
+        settings,
+        num_envs=20,
+        policy=replace(settings.policy, log_std=-1.0, normalise=True),
+        advantage=replace(settings.advantage, discount=0.995, cost_lam=0.9),
+        constraint=replace(settings.constraint, target=0.5),
+        trust_region=replace(settings.trust_region, max_kl=0.02),
+    )
 
 
 def _calm_point(settings: TrainSettings) -> TrainSettings:
