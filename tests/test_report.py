@@ -15,9 +15,10 @@ import pytest
 import browser
 from cmbpo import presets, report
 from cmbpo.records import Table
-from cmbpo.report import page, tables
+from cmbpo.report import appendix, page, tables
 from cmbpo.report.axes import Axis, short, spanning
 from cmbpo.report.learning import learning
+from cmbpo.report.panel import spread
 from cmbpo.report.read import collect
 from cmbpo.settings import TrainSettings
 
@@ -149,20 +150,65 @@ def test_several_costs_have_a_panel_and_a_limit_each(tmp_path):
     (folder / "episodes.csv").write_text("\n".join(joined) + "\n")
     found = collect([folder])
     titles = [panel.title for panel in learning(found.arms, "AntSafe", 50)]
-    assert titles[1:3] == ["cost wall per 1000 steps", "cost fall per 1000 steps"]
+    assert titles[1:3] == [
+        "cost wall per 1000 steps, limit 10",
+        "cost fall per 1000 steps, limit 50",
+    ]
+    assert tables.training(found).rows[0][0] == "AntSafe, limit 10 and 50 per 1000 steps"
     safety = tables.safety(found.runs[0])
     assert (safety.holds, safety.excess.regret, safety.violating) == (True, 0.0, 0.0)
     assert found.runs[0].limits == {"cost_wall": 10.0, "cost_fall": 50.0}
 
 
+def moved(folder: Path, env_id: str, **changes) -> Path:
+    """The same run, as if it were of another environment."""
+    config = json.loads((folder / "config.json").read_text())
+    config["settings"] |= {"env_id": env_id, **changes}
+    (folder / "config.json").write_text(json.dumps(config))
+    return folder
+
+
 def test_a_limit_is_for_a_whole_episode_of_the_task(tmp_path):
     folder = fake(tmp_path / "run", ant(), episodes=30)
-    config = json.loads((folder / "config.json").read_text())
-    config["settings"] |= {"env_id": "mine:Robot-v0", "env": {"horizon": 500}}
-    (folder / "config.json").write_text(json.dumps(config))
-    run = collect([folder]).runs[0]
+    run = collect([moved(folder, "mine:Robot-v0", env={"horizon": 500})]).runs[0]
     assert run.limits == {"cost": 20.0}
-    assert run.task == "mine:Robot"
+    assert run.task == "mine:Robot-v0"
+
+
+def test_an_environment_of_ones_own_has_its_own_panels_and_limit_and_no_row_in_table_one(tmp_path):
+    fake(tmp_path / "ant", ant("cpo"))
+    moved(fake(tmp_path / "own", ant("cpo")), "examples.cost:Robot-v0", cost_limit=[25.0])
+    found = collect([tmp_path])
+    assert [arm.label for arm in found.arms] == ["CPO"]
+    gain, cost, against = learning(found.arms, "examples.cost:Robot-v0", 50)
+    assert (gain.rules, against.rules, against.quoted) == ([], [], [])
+    assert [rule.y for rule in cost.rules] == [25.0]
+    assert {row[0] for row in tables.table_one(found).rows} == {"AntSafe, return 2500"}
+    assert {row[0] for row in tables.every_seed(found).rows} == {"AntSafe"}
+    text = words([tmp_path])
+    assert "2 runs of 1 arm on AntSafe, Robot." in text
+    assert "<h3>Robot</h3>" in text
+    assert "Robot, limit 25 per 1000 steps" in text
+    alone = words([tmp_path / "own"])
+    assert "Table I<" not in alone
+
+
+def test_another_environment_of_the_same_name_is_not_the_papers(tmp_path):
+    fake(tmp_path / "ant", ant())
+    moved(fake(tmp_path / "other", ant()), "mine/AntSafe-v0")
+    found = collect([tmp_path])
+    assert [found.title(task) for task in found.tasks] == ["AntSafe", "mine/AntSafe-v0"]
+    assert tables.table_one(found).rows[0][-1] == "1 of 1"
+
+
+@pytest.mark.parametrize("limit", [[0.0], [float("inf")]])
+def test_a_limit_of_nothing_and_no_limit_at_all_can_be_drawn(tmp_path, limit):
+    fake(tmp_path / "run", ant())
+    moved(tmp_path / "run", "mine:Robot-v0", cost_limit=limit)
+    found = collect([tmp_path])
+    assert "nan" not in words([tmp_path]).split("<script>")[0]
+    verdict = tables.training(found).rows[0][5]
+    assert verdict.startswith("0 of 1") if limit == [0.0] else verdict == "no limit"
 
 
 def test_the_same_seed_twice_is_said(tmp_path):
@@ -221,7 +267,20 @@ def test_a_run_that_is_not_finished_is_named(tmp_path):
     config = json.loads((folder / "config.json").read_text())
     config["settings"]["total_steps"] = 50_000
     (folder / "config.json").write_text(json.dumps(config))
-    assert "Not finished: run (30,000 of 50,000 steps)" in words([folder])
+    text = words([folder])
+    assert "<details><summary>Not finished: 1 of 1 run</summary>" in text
+    assert "<li>run (30,000 of 50,000 steps)</li>" in text
+
+
+def test_a_setting_that_only_an_older_run_lacks_does_not_differ(tmp_path):
+    old = fake(tmp_path / "a", ant(seed=0), episodes=30)
+    fake(tmp_path / "b", ant(seed=1, batch_size=77), episodes=30)
+    config = json.loads((old / "config.json").read_text())
+    del config["settings"]["mixing"]["rule"]
+    (old / "config.json").write_text(json.dumps(config))
+    table = appendix.settings(collect([tmp_path]))
+    assert table is not None
+    assert [row[0] for row in table.rows] == ["batch_size"]
 
 
 def test_table_one_counts_until_the_first_window_and_censors(tmp_path):
@@ -231,15 +290,19 @@ def test_table_one_counts_until_the_first_window_and_censors(tmp_path):
     found = collect([tmp_path])
     # at 40 each before and 4 in the window: 30·40 + 20·4 after 50, 40·40 + 20·4 after 60 episodes
     # the paper's return of 2500 comes with half the window, the cost of 10 with its last episodes
-    row = tables.table_one(found).rows[0]
-    assert row[:6] == ["AntSafe", "2500", "18", "527", "422", "385"]
+    ours, cpo, *others = tables.table_one(found).rows
+    assert {row[0] for row in (ours, cpo, *others)} == {"AntSafe, return 2500"}
+    assert [row[1:] for row in others] == [
+        ["PPO-L", "422", "no run", ""],
+        ["TRPO-L", "385", "no run", ""],
+    ]
     seeds = tables.crossings(found.arms[0], "AntSafe")
     assert [seed.reached for seed in seeds] == [True, True, False]
     window = next(k for k in range(1, 21) if (20 - k) * 40 + k * 4 <= 200)
     assert seeds[0].env_steps == 1000 * (30 + window)
     assert seeds[0].cumulative_cost == 30 * 40 + 4 * window
-    assert row[6] == f"{(40 * 40 + 4 * window) / 1000:.1f} (2 of 3)"
-    assert row[7] == "≥ 8.0 (0 of 1)"
+    assert ours[1:] == ["CMBPO", "18", f"{(40 * 40 + 4 * window) / 1000:.1f}", "2 of 3"]
+    assert cpo[1:] == ["CPO", "527", "≥ 8.0", "0 of 1"]
     held = [cells[-1] for cells in tables.every_seed(found).rows]
     assert held == ["yes", "yes", "", ""]
     speeds = tables.speed_ups(found)
@@ -281,7 +344,12 @@ def test_the_page_stays_small_with_many_runs(tmp_path):
 
 @pytest.mark.parametrize(
     "axis",
-    [Axis("", -3.0, 7.0), Axis("", 1e3, 2e6, "log"), Axis("", -1.0, 800.0, "knee", 20.0)],
+    [
+        Axis("", -3.0, 7.0),
+        Axis("", 1e3, 2e6, "log"),
+        Axis("", -1.0, 800.0, "knee", 20.0),
+        Axis("", -80.0, 6.0, "knee", 5.0),
+    ],
 )
 def test_an_axis_finds_its_values_again(axis):
     values = np.array([axis.low, *axis.ticks(), axis.high])
@@ -294,6 +362,14 @@ def test_an_axis_spans_what_it_is_given():
     for values in ([0.0], [2.0, 2.0], [np.nan], [], [-1.0, 1e6]):
         axis = spanning("", np.array(values))
         assert axis.low < axis.high
+
+
+def test_names_beside_one_another_keep_their_order_and_their_distance():
+    places = [10.0, 11.0, 50.0, 99.0, 100.0]
+    moved_apart = spread(places, gap=15.0, end=100.0)
+    assert np.all(np.diff(moved_apart) >= 15.0)
+    assert moved_apart == [10.0, 25.0, 50.0, 85.0, 100.0]
+    assert spread([], gap=15.0, end=100.0) == []
 
 
 def test_numbers_are_short():
@@ -345,7 +421,7 @@ def test_the_figures_are_also_files(made):
 def test_the_page_points_to_nothing_outside(made):
     text = (made / "report.html").read_text()
     assert "default-src 'none'" in text
-    assert not re.search(r"https?:|//\w|\bsrc=|\bhref=|url\(|@import|\bfetch\b", text)
+    assert not re.search(r"https?:|//\w|\bsrc=|\bhref=(?!'#)|url\(|@import|\bfetch\b", text)
     assert "&lt;&amp;&gt;" in text
 
 
@@ -381,6 +457,56 @@ def test_a_browser_shows_every_curve_and_complains_of_nothing(made, tab, tmp_pat
     background = tab.run("getComputedStyle(document.body).backgroundColor")
     light = sum(int(x) for x in re.findall(r"\d+", background)[:3]) / 3
     assert light < 60 if dark else light > 200
+
+
+@pytest.fixture(scope="module")
+def crowded(tmp_path_factory):
+    """A page of many arms with long names and long commands."""
+    root = tmp_path_factory.mktemp("crowded")
+    for seed, epochs in enumerate((3, 4, 5, 6)):
+        critic = replace(ant().critic, hidden=(9,), members=5, learning_rate=0.5, epochs=epochs)
+        fake(root / "a_rather_long_folder" / f"{seed}", ant(seed=seed, critic=critic), episodes=30)
+    for algo in ("cmbpo", "cpo", "ppo-lag", "trpo-lag", "trpo"):
+        fake(root / f"an/other/{algo}", ant(algo), episodes=30)
+        fake(root / f"own/{algo}", ant(algo), episodes=30)
+        moved(root / f"own/{algo}", "examples.velocity:Robot-v0")
+    (root / "page.html").write_text(words([root]))
+    return root / "page.html"
+
+
+@pytest.mark.parametrize("width", [1280, 390, 320])
+def test_wide_tables_stay_in_their_boxes_and_words_stay_whole(crowded, tab, width):
+    tab.open(crowded, width=width)
+    tab.run("document.querySelectorAll('details').forEach((part) => { part.open = true; })")
+    assert tab.run("document.documentElement.scrollWidth") <= width
+    assert all(x >= 0 and x + w <= width for x, _, w, _ in tab.run(BOXES % ".scroll"))
+    assert all(w > 24 for _, _, w, _ in tab.run(BOXES % "td"))
+    assert all(w > 110 for _, _, w, _ in tab.run(BOXES % "td.name"))
+    assert tab.complaints == []
+
+
+def test_the_name_of_a_row_stays_when_its_table_is_scrolled(crowded, tab):
+    tab.open(crowded, width=390)
+    tab.run("[...document.querySelectorAll('.scroll')].forEach((box) => box.scrollBy(200, 0))")
+    moved_boxes = "[...document.querySelectorAll('.scroll')].filter((box) => box.scrollLeft > 100)"
+    assert tab.run(f"{moved_boxes}.length") >= 2
+    left = f"{moved_boxes}.map((x) => x.querySelector('td.name').getBoundingClientRect().x)"
+    assert all(abs(x - 20) < 2 for x in tab.run(left))
+
+
+@pytest.mark.parametrize("width", [1280, 768, 390])
+def test_the_text_of_figures_is_large_enough_and_inside(made, tab, width):
+    tab.open(made / "report.html", width=width)
+    sizes = tab.run("""[...document.querySelectorAll('svg.chart text:not(.paper-name)')].map(
+      (part) => parseFloat(getComputedStyle(part).fontSize) * part.getScreenCTM().a)""")
+    assert len(sizes) > 100
+    assert 10.5 < min(sizes) <= max(sizes) < 15
+    outside = tab.run("""[...document.querySelectorAll('svg.chart text')].filter((part) => {
+      const own = part.getBoundingClientRect();
+      const box = part.closest('figure').getBoundingClientRect();
+      return own.left < box.left || own.right > box.right || own.bottom > box.bottom;
+    }).length""")
+    assert outside == 0
 
 
 def test_a_curve_is_there_in_its_colour(made, tab, tmp_path):

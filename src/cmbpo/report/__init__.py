@@ -38,12 +38,12 @@ def main(places: Sequence[Path], out: Path) -> None:
 
 
 def _panels(found: Collection) -> dict[str, dict[str, list[Panel]]]:
-    """The panels of each section by task; tasks without any are left out."""
+    """The panels of each section by the task's title; tasks without any are left out."""
     # about twelve letters a point, and a dozen curves of each run over all panels
     points = BUDGET // (12 * 12 * max(len(found.runs), 1))
     points = min(max(points, 30), 160)
     panels = {
-        name: {task: section(found.arms, task, points) for task in found.tasks}
+        name: {found.title(task): section(found.arms, task, points) for task in found.tasks}
         for name, section in SECTIONS.items()
     }
     return {

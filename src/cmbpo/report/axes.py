@@ -54,10 +54,17 @@ class Axis:
         if self.kind == "log":
             return self._log_ticks(count)
         if self.kind == "knee":
-            inner = _round_values(self.low, min(self.high, self.knee), 3)
-            outer = [t for t in _decades(self.knee, self.high, (1, 2, 5)) if t > 1.4 * self.knee]
-            return inner + _thin(outer, 4)
+            inner = _round_values(max(self.low, -self.knee), min(self.high, self.knee), 3)
+            below = [-t for t in self._beyond(-self.low)[::-1]]
+            return below + inner + self._beyond(self.high)
         return _round_values(self.low, self.high, count)
+
+    def _beyond(self, end: float) -> list[float]:
+        """Ticks of the logarithmic part of a `knee` axis, from the knee to its end."""
+        if end <= self.knee:
+            return []
+        found = [t for t in _decades(self.knee, end, (1, 2, 5)) if t > 1.4 * self.knee]
+        return _thin(found, 4)
 
     def _log_ticks(self, count: int) -> list[float]:
         for digits in ((1,), (1, 3), (1, 2, 5)):

@@ -8,11 +8,12 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.patheffects import withStroke
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from cmbpo.report.arms import Arm
 from cmbpo.report.axes import short
-from cmbpo.report.panel import Panel
+from cmbpo.report.panel import Panel, spread
 
 COLOURS = (
     "#1f6fb4",
@@ -48,7 +49,7 @@ def write(
             draw(axes, panel)
             title = re.sub("([Jε])_(.)", r"$\1_\2$", panel.title)
             axes.set_title(f"{task}: {title}", fontsize=9)
-            shown |= {x.arm.colour for x in [*panel.lines, *panel.marks] if x.arm}
+            shown |= {x.arm.colour for x in [*panel.lines, *panel.marks]}
     handles = [
         Line2D([], [], color=_colour(arm), label=arm.label) for arm in arms if arm.colour in shown
     ]
@@ -85,22 +86,9 @@ def draw(axes: Axes, panel: Panel) -> None:
             alpha=1.0 if main else 0.45,
             linestyle="--" if line.dashed else "-",
         )
-    for row, mark in enumerate(panel.marks):
-        if mark.arm is None:
-            axes.plot(mark.x, mark.y, "D", markerfacecolor="none", color="black", markersize=5)
-            left = panel.x.fraction(np.array(mark.x)) > 0.5
-            axes.annotate(
-                mark.note,
-                (mark.x, mark.y),
-                xytext=(-6 if left else 6, -12 - 9 * row),  # one below the other
-                textcoords="offset points",
-                ha="right" if left else "left",
-                fontsize=7,
-            )
-        else:
-            axes.errorbar(
-                mark.x, mark.y, mark.error, fmt="o", color=_colour(mark.arm), markersize=4
-            )
+    for mark in panel.marks:
+        axes.errorbar(mark.x, mark.y, mark.error, fmt="o", color=_colour(mark.arm), markersize=4)
+    _quote(axes, panel)
     for rule in panel.rules:
         if rule.y is None:
             ends = [max(panel.x.low, panel.y.low), min(panel.x.high, panel.y.high)]
@@ -111,6 +99,36 @@ def draw(axes: Axes, panel: Panel) -> None:
     axes.grid(alpha=0.2)
     axes.tick_params(labelsize=8)
     axes.spines[["top", "right"]].set_visible(False)
+
+
+def _quote(axes: Axes, panel: Panel) -> None:
+    """The paper's numbers as diamonds, with their names upright beside one another."""
+    at = [float(panel.x.fraction(np.array(quoted.x))) for quoted in panel.quoted]
+    for quoted, shown in zip(panel.quoted, spread(at, gap=0.035, end=1.0), strict=True):
+        colour = _colour(quoted.arm) if quoted.arm else "black"
+        axes.plot(
+            quoted.x,
+            quoted.y,
+            "D",
+            markerfacecolor="white",
+            color=colour,
+            markersize=5,
+            clip_on=False,
+            zorder=4,
+        )
+        below = float(panel.y.fraction(np.array(quoted.y))) > 0.5
+        axes.annotate(
+            quoted.name,
+            (shown, quoted.y),
+            xycoords=("axes fraction", "data"),
+            xytext=(0, -6 if below else 6),
+            textcoords="offset points",
+            ha="center",
+            va="top" if below else "bottom",
+            rotation=90,
+            fontsize=7,
+            path_effects=[withStroke(linewidth=2, foreground="white")],
+        )
 
 
 def _colour(arm: Arm) -> str:

@@ -111,10 +111,13 @@ def _kept(arms: Sequence[Arm], task: str, groups: int = 8) -> Panel:
             marks.append(Mark(arm, float(x.mean()), float(y.mean()), error, note))
     xs = np.array([0.0] + [mark.x for mark in marks])
     ys = np.array([0.0] + [m.y + s * m.error for m in marks for s in (-1, 1)])
+    # few promises are large: beyond twice the usual size the axes are logarithmic
+    knee = 2.0 * float(np.median(np.abs(xs[1:]))) if marks else 1.0
+    knee = knee or 1.0
     return Panel(
         "change of J_c in one update",
-        spanning("promised", xs),
-        spanning("real", np.concatenate([ys, xs])),
+        spanning("promised", xs, kind="knee", knee=knee),
+        spanning("real", np.concatenate([ys, xs]), kind="knee", knee=knee),
         marks=marks,
         rules=[Rule(None, "promise kept")],
     )

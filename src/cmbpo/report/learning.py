@@ -11,8 +11,8 @@ from cmbpo.report.panel import (
     Band,
     Curve,
     Line,
-    Mark,
     Panel,
+    Quoted,
     Rule,
     common_grid,
     resample,
@@ -44,15 +44,16 @@ def learning(arms: Sequence[Arm], task: str, points: int) -> list[Panel]:
     costs = list(dict.fromkeys(name for run in runs for name in run.limits))
     for name in costs or ["cost"]:
         limits = sorted({run.limits[name] for run in runs if name in run.limits})
+        limit = f", limit {' or '.join(f'{x:g}' for x in limits)}" if limits else ""
         panels.append(
             _over_steps(
-                f"{name.replace('_', ' ')} per 1000 steps",
+                f"{name.replace('_', ' ')} per 1000 steps{limit}",
                 [arm for arm in arms if any(name in r.episodes for r in arm.runs.get(task, []))],
                 task,
                 points,
                 lambda run, name=name: episode_curve(run, name),
                 [Rule(limit, "limit") for limit in limits],
-                knee=2.0 * max(limits, default=10.0),
+                knee=2.0 * max(limits, default=5.0) or 1.0,
             )
         )
     panels.append(_against_cost(arms, task, points, rules))
@@ -93,7 +94,7 @@ def _over_steps(
 def _against_cost(
     arms: Sequence[Arm], task: str, points: int, rules: list[Rule], least: float = 10.0
 ) -> Panel:
-    lines, marks = [], []
+    lines, quoted = [], []
     for arm in arms:
         runs = arm.runs.get(task, [])
         for run in runs:
@@ -102,18 +103,19 @@ def _against_cost(
             note = arm.label if len(runs) == 1 else f"{arm.label}, seed {run.seed}"
             lines.append(Line(arm, *thin_out(x, y, points), "main", note))
     if task in TABLE_I:
-        present = {arm.algo for arm in arms if arm.runs.get(task)} | {"cmbpo"}
-        for algo, thousands in TABLE_I[task].cost.items():
-            if algo in present:
-                note = f"{ALGORITHMS[algo]} in the paper"
-                marks.append(Mark(None, 1000.0 * thousands, TABLE_I[task].level, 0.0, note))
-    x = np.concatenate([line.x for line in lines] + [np.array([m.x]) for m in marks])
+        present = [arm for arm in arms if arm.runs.get(task)]
+        for algo, thousands in sorted(TABLE_I[task].cost.items(), key=lambda item: item[1]):
+            first = next((arm for arm in present if arm.algo == algo), None)
+            if first or algo == "cmbpo":
+                place = (1000.0 * thousands, TABLE_I[task].level)
+                quoted.append(Quoted(first, *place, ALGORITHMS[algo]))
+    x = np.concatenate([line.x for line in lines] + [np.array([q.x]) for q in quoted])
     y = np.concatenate([line.y for line in lines] + [np.array([rule.y]) for rule in rules])
     return Panel(
         "return against cumulative cost",
         spanning("cumulative cost", x, kind="log"),
         spanning("", y),
         lines,
-        marks=marks,
         rules=rules,
+        quoted=quoted,
     )

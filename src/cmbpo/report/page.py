@@ -6,47 +6,83 @@ from html import escape
 from importlib import resources
 
 import cmbpo
-from cmbpo.report import svg, tables
+from cmbpo.report import appendix, svg, tables
 from cmbpo.report.panel import Panel
 from cmbpo.report.paper import TABLE_I
 from cmbpo.report.read import Collection
-from cmbpo.report.tables import Table
+from cmbpo.report.table import draw
 
 Rows = Mapping[str, Sequence[Panel]]
 
 
 def page(found: Collection, panels: Mapping[str, Rows]) -> str:
     """The whole page as HTML that loads nothing."""
-    body = [_header(found), _notices(found)]
-    if found.runs:
-        body += [_legend(found), _learning(panels["learning"]), _table_one(found), _training(found)]
-        body += [_model(panels["model"]), _promises(panels["promises"]), _appendix(found)]
+    sections = _sections(found, panels) if found.runs else {}
+    body = [_header(found, list(sections)), _notices(found), _legend(found)]
+    for title, content in sections.items():
+        body.append(f"<section id='{_anchor(title)}'>{content}</section>")
     template = resources.files("cmbpo.report").joinpath("template.html").read_text("utf-8")
     return template.replace("<!-- body -->", "\n".join(part for part in body if part))
 
 
-def _header(found: Collection) -> str:
+def _sections(found: Collection, panels: Mapping[str, Rows]) -> dict[str, str]:
+    """The content of each section by its name in the list of contents."""
+    sections = {
+        "Learning curves": _learning(panels["learning"]),
+        "Table I": _table_one(found),
+        "Safety of training": _training(found),
+        "The model": _model(panels["model"]),
+        "Promise and reality": _promises(panels["promises"]),
+        **_appendix(found),
+    }
+    return {title: content for title, content in sections.items() if content}
+
+
+def _anchor(title: str) -> str:
+    return title.lower().replace(" ", "-")
+
+
+def _header(found: Collection, titles: Sequence[str]) -> str:
     if not found.runs:
         words = "There is nothing to show: no run with a finished episode was found."
     else:
-        seeds = sum(len(arm.runs) > 0 for arm in found.arms)
         words = (
-            f"{_count(len(found.runs), 'run')} of {_count(seeds, 'arm')} "
-            f"on {', '.join(found.tasks)}. All numbers are of training episodes, with exploration "
-            "noise."
+            f"{_count(len(found.runs), 'run')} of {_count(len(found.arms), 'arm')} "
+            f"on {', '.join(found.title(task) for task in found.tasks)}. All numbers are of "
+            "training episodes, with exploration noise."
         )
     version = f"cmbpo {cmbpo.__version__}"
-    return f"<header><p class='kicker'>{version}</p><h1>Report</h1><p>{escape(words)}</p></header>"
+    links = "".join(f"<a href='#{_anchor(title)}'>{escape(title)}</a> " for title in titles)
+    contents = f"<p class='contents'>{links}</p>" if links else ""
+    return (
+        f"<header><p class='kicker'>{version}</p><h1>Report</h1><p>{escape(words)}</p>"
+        f"{contents}</header>"
+    )
 
 
 def _notices(found: Collection) -> str:
-    if not found.notices:
+    if not found.notices and not found.unfinished:
         return ""
     items = "".join(f"<li>{escape(notice)}</li>" for notice in found.notices)
-    return f"<aside><h2>About these folders</h2><ul>{items}</ul></aside>"
+    said = f"<ul>{items}</ul>" if items else ""
+    return f"<aside><h2>About these folders</h2>{said}{_unfinished(found)}</aside>"
+
+
+def _unfinished(found: Collection) -> str:
+    cut = found.unfinished
+    if not cut:
+        return ""
+    words = f"Not finished: {len(cut)} of {_count(len(found.runs), 'run')}"
+    items = "".join(
+        f"<li>{escape(run.name)} ({run.steps[-1]:,.0f} of {run.total_steps:,.0f} steps)</li>"
+        for run in cut
+    )
+    return f"<details><summary>{words}</summary><ul>{items}</ul></details>"
 
 
 def _legend(found: Collection) -> str:
+    if not found.arms:
+        return ""
     buttons = "".join(
         f"<button type='button' class='arm c{arm.colour % svg.COLOURS}' aria-pressed='true' "
         f"data-arm='{arm.colour}'><i></i>{escape(arm.label)}</button>"
@@ -56,7 +92,7 @@ def _legend(found: Collection) -> str:
 
 
 def _section(title: str, words: str, *parts: str) -> str:
-    return f"<section><h2>{escape(title)}</h2><p>{words}</p>{''.join(parts)}</section>"
+    return f"<h2>{escape(title)}</h2><p>{words}</p>{''.join(parts)}"
 
 
 def _figures(rows: Rows) -> str:
@@ -82,7 +118,7 @@ def _learning(rows: Rows) -> str:
         "seeds go; a dot marks the end. The limit is dashed, the level of the paper’s Table I "
         "dotted. The axis of cost is linear up to twice the limit and logarithmic above. Against "
         "cumulative cost every seed is drawn, costs below 10 at 10; diamonds are the paper’s own "
-        "numbers."
+        "numbers, in the colour of their algorithm."
     )
     return _section("Learning curves", words, _figures(rows))
 
@@ -92,9 +128,9 @@ def _table_one(found: Collection) -> str:
         return ""
     words = (
         "Cumulative cost, in thousands, before the first 20 training episodes in a row that have "
-        "the return on average and cost at most 10 per 1000 steps. In brackets: seeds that got "
-        "there. One that did not counts as at least what it had spent when it ended: then the "
-        "median is a lower bound, ≥. The paper’s are means over its seeds."
+        "the return on average and cost at most 10 per 1000 steps. A seed that does not get there "
+        "counts as at least what it had spent when it ended: then the median is a lower bound, ≥. "
+        "The paper’s are means over its seeds."
     )
     after = (
         "<h3>Every seed</h3><p>The first window to pass a threshold is a lucky one; what follows "
@@ -104,16 +140,16 @@ def _table_one(found: Collection) -> str:
     speeds = tables.speed_ups(found)
     faster = (
         "<h3>Speed-up</h3><p>Environment steps of each baseline over those of CMBPO to the same "
-        f"level, medians; ≥ where a baseline did not get there.</p>{_table(speeds)}"
+        f"level, medians; ≥ where a baseline did not get there.</p>{draw(speeds)}"
         if speeds
         else "<p>No baseline is among these runs, so there is no speed-up to state.</p>"
     )
     return _section(
         "Table I",
         words,
-        _table(tables.table_one(found)),
+        draw(tables.table_one(found)),
         after,
-        _table(tables.every_seed(found)),
+        draw(tables.every_seed(found)),
         faster,
     )
 
@@ -128,8 +164,8 @@ def _training(found: Collection) -> str:
         "algorithms with small and with large updates compare."
     )
     pooled = tables.all_tasks(found)
-    rest = f"<h3>All tasks together</h3>{_table(pooled)}" if pooled else ""
-    return _section("Safety of training", words, _table(tables.training(found)), rest)
+    rest = f"<h3>All tasks together</h3>{draw(pooled)}" if pooled else ""
+    return _section("Safety of training", words, draw(tables.training(found)), rest)
 
 
 def _model(rows: Rows) -> str:
@@ -147,48 +183,30 @@ def _promises(rows: Rows) -> str:
         return ""
     words = (
         "The practical form of Boundary 4.1. Each step promises a change of the cost "
-        "J<sub>c</sub>; the next real steps show what came of it. Left: updates in eight groups by "
-        "what they promised, with the mean real change and its standard error; on the dashed "
-        "diagonal a promise is kept. Then all changes so far, added up: where the two lines of one "
-        "colour part, the model’s promise and reality part. Small real batches make single changes "
-        "noisy. ε<sub>π</sub> and ε<sub>m</sub> are estimates by Pinsker’s inequality, at most 1; "
-        "ε is the boundary’s factor."
+        "J<sub>c</sub>; the next real steps show what came of it. First: updates in eight groups "
+        "by what they promised, with the mean real change and its standard error; on the dashed "
+        "diagonal a promise is kept, and far from 0 the axes are logarithmic. Then all changes so "
+        "far, added up: where the two lines of one colour part, the model’s promise and reality "
+        "part. Small real batches make single changes noisy. ε<sub>π</sub> and ε<sub>m</sub> are "
+        "estimates by Pinsker’s inequality, at most 1; ε is the boundary’s factor."
     )
     return _section("Promise and reality", words, _figures(rows))
 
 
-def _appendix(found: Collection) -> str:
-    differing = tables.settings(found)
-    settings = (
-        _table(differing) if differing else "<p>All runs have the same settings but the seed.</p>"
-    )
-    return (
-        f"<section><h2>Settings that differ</h2>{settings}</section>"
-        f"<section><h2>Versions</h2>{_table(tables.versions(found))}</section>"
-        f"<section><h2>Runs</h2>{_table(tables.runs(found))}</section>"
-    )
+def _appendix(found: Collection) -> dict[str, str]:
+    differing = appendix.settings(found)
+    same = "<p>All runs have the same settings but the seed.</p>"
+    count = _count(len(differing.rows), "setting") if differing else "none"
+    return {
+        "Settings": _folded("Settings that differ", count, draw(differing) if differing else same),
+        "Versions": _folded("Versions", "", draw(appendix.versions(found))),
+        "Runs": _folded("Runs", str(len(found.runs)), draw(appendix.runs(found))),
+    }
 
 
-def _table(table: Table) -> str:
-    groups = "".join(f"<th colspan='{span}'>{escape(name)}</th>" for name, span in table.groups)
-    above = f"<tr class='groups'>{groups}</tr>" if groups else ""
-    head = "".join(_cell("th", i, name, table.words) for i, name in enumerate(table.head))
-    rows = "".join(
-        f"<tr>{''.join(_cell('td', i, x, table.words) for i, x in enumerate(row))}</tr>"
-        for row in table.rows
-    )
-    return (
-        f"<div class='scroll'><table><thead>{above}<tr>{head}</tr></thead>"
-        f"<tbody>{rows}</tbody></table></div>"
-    )
-
-
-def _cell(tag: str, column: int, words: str, wordy: int) -> str:
-    if column >= wordy:
-        minus = re.sub(r"(?<!\w)-(?=\d)", "−", words)
-        return f"<{tag} class='number'>{escape(minus)}</{tag}>"
-    kind = " class='long'" if len(words) > 40 else ""
-    return f"<{tag}{kind}>{escape(words)}</{tag}>"
+def _folded(title: str, count: str, content: str) -> str:
+    more = f" <small>{count}</small>" if count else ""
+    return f"<details><summary><h2>{title}{more}</h2></summary>{content}</details>"
 
 
 def _count(number: int, noun: str) -> str:

@@ -38,13 +38,23 @@ class Band:
 
 @dataclass(frozen=True)
 class Mark:
-    """A point with an error bar, or, with no arm, one of the paper's numbers."""
+    """A point with an error bar."""
 
-    arm: Arm | None
+    arm: Arm
     x: float
     y: float
     error: float
     note: str
+
+
+@dataclass(frozen=True)
+class Quoted:
+    """A number that the paper reports for an algorithm, and an arm whose colour it has, if any."""
+
+    arm: Arm | None
+    x: float
+    y: float
+    name: str
 
 
 @dataclass(frozen=True)
@@ -67,6 +77,18 @@ class Panel:
     bands: list[Band] = field(default_factory=list)
     marks: list[Mark] = field(default_factory=list)
     rules: list[Rule] = field(default_factory=list)
+    quoted: list[Quoted] = field(default_factory=list)
+    """From left to right."""
+
+
+def spread(places: Sequence[float], *, gap: float, end: float) -> list[float]:
+    """Ascending places moved apart until none is nearer than `gap` to the next or beyond `end`."""
+    found: list[float] = []
+    for place in places:
+        found.append(max(place, found[-1] + gap) if found else place)
+    for i in reversed(range(len(found))):
+        found[i] = min(found[i], found[i + 1] - gap if i + 1 < len(found) else end)
+    return found
 
 
 def steps_axis(lines: Sequence[Line]) -> Axis:

@@ -2,6 +2,7 @@
 
 import csv
 import os
+import re
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -38,6 +39,16 @@ class Collection:
         known = [task for task in presets.TASKS if task in found]
         return known + sorted(found - set(known))
 
+    def title(self, task: str) -> str:
+        """A task as readers call it: without module and version, where no other is called so."""
+        same = [other for other in self.tasks if _bare(other) == _bare(task)]
+        return _bare(task) if len(same) == 1 else task
+
+    @property
+    def unfinished(self) -> list[Recorded]:
+        """The runs with fewer environment steps than were asked for."""
+        return [run for run in self.runs if run.steps[-1] < run.total_steps]
+
 
 def collect(places: Sequence[Path]) -> Collection:
     """Read every run in the places, which are run folders or hold them at any depth."""
@@ -65,7 +76,6 @@ def collect(places: Sequence[Path]) -> Collection:
         for folder in folders:
             _read_into(found, folder, _short(folder, base))
     found.arms = arms(found.runs)
-    _note_unfinished(found)
     _note_doubles(found)
     return found
 
@@ -129,24 +139,21 @@ def _numbers(cells: np.ndarray) -> np.ndarray:
     return np.array([number(cell) for cell in cells])
 
 
-def _note_unfinished(found: Collection) -> None:
-    cut = [run for run in found.runs if run.steps[-1] < run.total_steps]
-    if cut:
-        parts = [f"{r.name} ({r.steps[-1]:,.0f} of {r.total_steps:,.0f} steps)" for r in cut[:8]]
-        more = f", and {len(cut) - 8} more" if len(cut) > 8 else ""
-        found.notices.append(f"Not finished: {', '.join(parts)}{more}.")
-
-
 def _note_doubles(found: Collection) -> None:
     for arm in found.arms:
         for task, runs in arm.runs.items():
             seeds = [run.seed for run in runs]
             twice = sorted({str(s) for s in seeds if seeds.count(s) > 1})
             if twice:
+                where = f"{arm.label} on {found.title(task)}"
                 found.notices.append(
-                    f"{arm.label} on {task} has seed {', '.join(twice)} more than once: "
+                    f"{where} has seed {', '.join(twice)} more than once: "
                     "these runs count as different seeds below."
                 )
+
+
+def _bare(task: str) -> str:
+    return re.sub(r"^.*[:/]|-v\d+$", "", task)
 
 
 def _short(folder: Path, base: Path) -> str:

@@ -31,8 +31,9 @@ class Recorded:
 
     @property
     def task(self) -> str:
-        """The task, without its version."""
-        return str(self.settings.get("env_id", "unknown")).rsplit("/", 1)[-1].rsplit("-v", 1)[0]
+        """The name of a task of this package, or the whole id of another environment."""
+        env_id = str(self.settings.get("env_id", "unknown"))
+        return presets.task_name(env_id) if presets.is_ours(env_id) else env_id
 
     @property
     def preset(self) -> str:
@@ -74,13 +75,19 @@ class Recorded:
 
     @cached_property
     def limits(self) -> dict[str, float]:
-        """The limit of each cost per 1000 steps, by the cost's column in `episodes`."""
+        """The limit of each limited cost per 1000 steps, by the cost's column in `episodes`."""
         names = [name for name in self.episodes if name.startswith("cost_")] or ["cost"]
         given = self.settings.get("cost_limit")
         noted = [x[-1] for n, x in self.progress.items() if n.startswith("Constraint/Limit")]
         values = noted if given is None else given
         scale = 1000.0 / self.horizon
-        return {name: scale * float(value) for name, value in zip(names, values, strict=False)}
+        pairs = zip(names, values, strict=False)
+        return {name: scale * float(value) for name, value in pairs if np.isfinite(value)}
+
+    @property
+    def limit_words(self) -> str:
+        """The limits as `10`, or `10 and 50` where there are several costs; blank with none."""
+        return " and ".join(f"{limit:g}" for limit in self.limits.values())
 
     def values(self, name: str) -> np.ndarray:
         """A column of progress.csv; with several costs, the sum of its columns; NaN where blank."""

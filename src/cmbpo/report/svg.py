@@ -6,10 +6,10 @@ from html import escape
 import numpy as np
 
 from cmbpo.report.axes import Axis, short
-from cmbpo.report.panel import Line, Panel
+from cmbpo.report.panel import Line, Panel, spread
 
-WIDTH, HEIGHT = 440, 270
-LEFT, RIGHT, TOP, BOTTOM = 48, 428, 10, 232
+WIDTH, HEIGHT = 440, 282
+LEFT, RIGHT, TOP, BOTTOM = 56, 428, 10, 236
 COLOURS = 8
 """Colours that the page has for arms."""
 
@@ -26,6 +26,7 @@ def draw(panel: Panel) -> str:
             *[_line(panel, line) for line in panel.lines],
             _rules(panel),
             _marks(panel),
+            _quoted(panel),
             f'<line class="cross" y1="{TOP}" y2="{BOTTOM}" x1="-9" x2="-9"/>',
             "</svg>",
         ]
@@ -57,18 +58,18 @@ def _frame(panel: Panel) -> str:
     for value in panel.y.ticks():
         y = float(_y(panel, value))
         parts.append(f'<line class="grid" x1="{LEFT}" x2="{RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
-        parts.append(f'<text x="{LEFT - 6}" y="{y + 3.5:.1f}" class="end">{short(value)}</text>')
+        parts.append(f'<text x="{LEFT - 6}" y="{y + 4.5:.1f}" class="end">{short(value)}</text>')
     for value in panel.x.ticks():
         x = float(_x(panel, value))
         parts.append(f'<line class="grid" x1="{x:.1f}" x2="{x:.1f}" y1="{TOP}" y2="{BOTTOM}"/>')
-        parts.append(f'<text x="{x:.1f}" y="{BOTTOM + 15}" class="mid">{short(value)}</text>')
+        parts.append(f'<text x="{x:.1f}" y="{BOTTOM + 18}" class="mid">{short(value)}</text>')
     middle = (LEFT + RIGHT) / 2
     parts.append(
-        f'<text class="mid name" x="{middle}" y="{HEIGHT - 6}">{escape(panel.x.label)}</text>'
+        f'<text class="mid name" x="{middle}" y="{HEIGHT - 7}">{escape(panel.x.label)}</text>'
     )
     if panel.y.label:
-        at = f'transform="translate(11 {(TOP + BOTTOM) / 2}) rotate(-90)"'
-        parts.append(f'<text class="mid name" {at}>{escape(panel.y.label)}</text>')
+        at = f'x="{LEFT + 6}" y="{TOP + 13}"'
+        parts.append(f'<text class="name" {at}>↑ {escape(panel.y.label)}</text>')
     return "".join(parts)
 
 
@@ -114,23 +115,34 @@ def _rules(panel: Panel) -> str:
 
 def _marks(panel: Panel) -> str:
     parts = []
-    for row, mark in enumerate(panel.marks):
+    for mark in panel.marks:
         x, y = float(_x(panel, mark.x)), float(_y(panel, mark.y))
         title = f"<title>{escape(mark.note)}</title>"
-        if mark.arm is None:
-            shape = f"M{x:.1f} {y - 5:.1f}l5 5l-5 5l-5 -5z"
-            side = "end" if x > (LEFT + RIGHT) / 2 else "start"
-            shift = -9 if side == "end" else 9
-            parts.append(
-                f'<path class="paper" d="{shape}">{title}</path><text class="{side} paper-name" '
-                f'x="{x + shift:.1f}" y="{y + 15 + 12 * row:.1f}">{escape(mark.note)}</text>'
-            )
-            continue
         low, high = _y(panel, np.array([mark.y - mark.error, mark.y + mark.error]))
         parts.append(
             f'<g class="mark {_arm(mark.arm.colour)}"><line x1="{x:.1f}" x2="{x:.1f}" '
             f'y1="{low:.1f}" y2="{high:.1f}"/><circle cx="{x:.1f}" cy="{y:.1f}" r="3.4">{title}'
             "</circle></g>"
+        )
+    return "".join(parts)
+
+
+def _quoted(panel: Panel) -> str:
+    """Diamonds, and their names upright beside one another, on the side with more room."""
+    at = [float(_x(panel, quoted.x)) for quoted in panel.quoted]
+    parts = []
+    for quoted, x, shown in zip(
+        panel.quoted, at, spread(at, gap=15.0, end=float(RIGHT)), strict=True
+    ):
+        y = float(_y(panel, quoted.y))
+        below = y < (TOP + BOTTOM) / 2
+        side, shift = ("end", 9) if below else ("start", -9)
+        colour = f" c{quoted.arm.colour % COLOURS}" if quoted.arm else ""
+        name = escape(quoted.name)
+        parts.append(
+            f'<path class="paper{colour}" d="M{x:.1f} {y - 5:.1f}l5 5l-5 5l-5 -5z">'
+            f'<title>{name} in the paper</title></path><text class="{side} paper-name" '
+            f'transform="translate({shown + 4:.1f} {y + shift:.1f}) rotate(-90)">{name}</text>'
         )
     return "".join(parts)
 

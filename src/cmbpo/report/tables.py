@@ -1,14 +1,15 @@
-"""The tables of the page, as text."""
+"""The tables of results: Table I, the speed-up, and the safety of training."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
-from cmbpo.report.arms import ALGORITHMS, INCIDENTAL, Arm, text
+from cmbpo.report.arms import ALGORITHMS, Arm
 from cmbpo.report.paper import LIMIT, TABLE_I
 from cmbpo.report.read import Collection
 from cmbpo.report.recorded import Recorded
+from cmbpo.report.table import Table
 from cmbpo.statistics import (
     AFTERWARDS,
     Crossing,
@@ -24,17 +25,6 @@ from cmbpo.statistics import (
     speed_up,
     within,
 )
-
-
-@dataclass(frozen=True)
-class Table:
-    """A table: the first `words` columns hold words, the others numbers."""
-
-    head: list[str]
-    rows: list[list[str]] = field(default_factory=list)
-    words: int = 1
-    groups: list[tuple[str, int]] = field(default_factory=list)
-    """Headings above the head, each with the columns it spans."""
 
 
 def crossings(arm: Arm, task: str) -> list[Crossing]:
@@ -53,25 +43,22 @@ def crossings(arm: Arm, task: str) -> list[Crossing]:
 
 
 def table_one(found: Collection) -> Table:
-    """Cumulative cost until the level within the limit: the paper's numbers, and ours."""
-    algorithms = ["cmbpo", "cpo", "ppo-lag", "trpo-lag"]
+    """Cumulative cost until the level within the limit: the paper's number beside ours."""
     table = Table(
-        ["task", "return", *[ALGORITHMS[a] for a in algorithms], *[a.label for a in found.arms]],
-        groups=[("", 2), ("paper", 4), ("here, median", len(found.arms))],
+        ["task", "", "paper", "here, median", "seeds that got there"], words=2, parted=True
     )
     for task in [t for t in found.tasks if t in TABLE_I]:
-        row = [task, f"{TABLE_I[task].level:.0f}"]
-        row += [str(TABLE_I[task].cost[algo]) for algo in algorithms]
-        for arm in found.arms:
-            seeds = crossings(arm, task)
-            if not seeds:
-                row.append("")
-                continue
-            bounds = _median(seeds, "cumulative_cost")
-            count = sum(seed.reached for seed in seeds)
-            shown = between(bounds, lambda x: f"{x / 1000:.1f}")
-            row.append(f"{shown} ({count} of {len(seeds)})")
-        table.rows.append(row)
+        part = f"{task}, return {TABLE_I[task].level:.0f}"
+        for algo in dict.fromkeys([*ALGORITHMS, *[arm.algo for arm in found.arms]]):
+            arms = [arm for arm in found.arms if arm.algo == algo and task in arm.runs]
+            paper = str(TABLE_I[task].cost.get(algo, "–"))
+            for arm in arms:
+                seeds = crossings(arm, task)
+                shown = between(_median(seeds, "cumulative_cost"), lambda x: f"{x / 1000:.1f}")
+                count = f"{sum(seed.reached for seed in seeds)} of {len(seeds)}"
+                table.rows.append([part, arm.label, paper, shown, count])
+            if not arms and algo in TABLE_I[task].cost:
+                table.rows.append([part, ALGORITHMS[algo], paper, "no run", ""])
     return table
 
 
@@ -81,6 +68,7 @@ def every_seed(found: Collection) -> Table:
         ["task", "arm", "seed", "steps", "cumulative cost", "return", "cost", "holds 10"],
         words=2,
         groups=[("", 5), (f"next {AFTERWARDS:,} steps", 3)],
+        parted=True,
     )
     for task in [t for t in found.tasks if t in TABLE_I]:
         for arm in found.arms:
@@ -104,10 +92,10 @@ def _crossing_cells(seed: Crossing) -> list[str]:
 def speed_ups(found: Collection) -> Table | None:
     """How many times fewer environment steps CMBPO takes to the level than each baseline."""
     ours = [arm for arm in found.arms if arm.algo == "cmbpo"]
-    baselines = [arm for arm in found.arms if arm.algo != "cmbpo"]
+    baselines = [arm for arm in found.arms if arm.algo != "cmbpo" and arm.runs.keys() & TABLE_I]
     if not ours or not baselines:
         return None
-    table = Table(["task", "arm", *[arm.label for arm in baselines]], words=2)
+    table = Table(["task", "arm", *[arm.label for arm in baselines]], words=2, parted=True)
     for task in [t for t in found.tasks if t in TABLE_I]:
         for arm in [arm for arm in ours if task in arm.runs]:
             mine = _median(crossings(arm, task), "env_steps")
@@ -157,7 +145,9 @@ def safety(run: Recorded) -> Safety:
         holds=all(rates[name] <= limit for name, limit in run.limits.items()),
         env_steps=float(run.steps[-1]),
         cumulative_cost=float(run.cumulative_cost[-1]),
-        excess=Excess(sum(x.regret for x in spent), max([x.share for x in spent], default=0.0)),
+        excess=Excess(
+            sum((x.regret for x in spent), 0.0), max([x.share for x in spent], default=0.0)
+        ),
         violating=float(np.any(violated, axis=0).mean()) if violated else 0.0,
     )
 
@@ -192,27 +182,29 @@ def training(found: Collection) -> Table:
         ],
         words=2,
         groups=[("", 3), (f"last {AFTERWARDS:,} steps", 3), ("whole training", 6)],
+        parted=True,
     )
     for task in found.tasks:
         for arm in [arm for arm in found.arms if task in arm.runs]:
             seeds = [safety(run) for run in arm.runs[task]]
             held = sum(seed.holds for seed in seeds)
-            table.rows.append(
-                [
-                    task,
-                    arm.label,
-                    str(len(seeds)),
-                    _middle([[seed.end_return for seed in seeds]], "{:.0f}"),
-                    _middle([[seed.end_cost for seed in seeds]], "{:.1f}"),
-                    _share(held, len(seeds)),
-                    _range([seed.env_steps for seed in seeds]),
-                    f"{_iqm([seed.cumulative_cost for seed in seeds]):,.0f}",
-                    f"{_iqm([seed.excess.regret for seed in seeds]):,.0f}",
-                    f"{_iqm([1000 * s.excess.regret / s.env_steps for s in seeds]):.1f}",
-                    f"{100 * _iqm([seed.excess.share for seed in seeds]):.0f} %",
-                    f"{100 * _iqm([seed.violating for seed in seeds]):.0f} %",
-                ]
-            )
+            row = [
+                _with_limit(found, task),
+                arm.label,
+                str(len(seeds)),
+                _middle([[seed.end_return for seed in seeds]], "{:.0f}"),
+                _middle([[seed.end_cost for seed in seeds]], "{:.1f}"),
+                _share(held, len(seeds)),
+                _range([seed.env_steps for seed in seeds]),
+                f"{_iqm([seed.cumulative_cost for seed in seeds]):,.0f}",
+                f"{_iqm([seed.excess.regret for seed in seeds]):,.0f}",
+                f"{_iqm([1000 * s.excess.regret / s.env_steps for s in seeds]):.1f}",
+                f"{100 * _iqm([seed.excess.share for seed in seeds]):.0f} %",
+                f"{100 * _iqm([seed.violating for seed in seeds]):.0f} %",
+            ]
+            if not any(run.limits for run in arm.runs[task]):
+                row[5], row[8:] = "no limit", ["–"] * 4
+            table.rows.append(row)
     return table
 
 
@@ -240,49 +232,11 @@ def all_tasks(found: Collection) -> Table | None:
     return table if table.rows else None
 
 
-def settings(found: Collection) -> Table | None:
-    """The settings that are not the same everywhere."""
-    columns = [(arm, task) for task in found.tasks for arm in found.arms if task in arm.runs]
-    table = Table(["setting", *[f"{task} {arm.label}" for arm, task in columns]])
-    names = dict.fromkeys(name for run in found.runs for name in run.settings)
-    hidden = {*INCIDENTAL, "algo", "env_id", "preset"} - {"total_steps"}
-    for name in [n for n in names if n not in hidden]:
-        cells = []
-        for arm, task in columns:
-            values = {text(run.settings.get(name, "unknown")) for run in arm.runs[task]}
-            cells.append(", ".join(sorted(values)))
-        if len(set(cells)) > 1:
-            table.rows.append([name, *cells])
-    return table if table.rows else None
-
-
-def versions(found: Collection) -> Table:
-    """What the runs ran on; a column for each different set of versions."""
-    sets: dict[tuple[tuple[str, str], ...], int] = {}
-    for run in found.runs:
-        noted = dict(run.config.get("versions", {}))
-        for name in ("device", "commit"):
-            noted[name] = run.config.get(name) or "unknown"
-        key = tuple((name, str(value)) for name, value in noted.items())
-        sets[key] = sets.get(key, 0) + 1
-    head = [f"{count} run{'s' if count > 1 else ''}" for count in sets.values()]
-    names = dict.fromkeys(name for key in sets for name, _ in key)
-    rows = [[name, *[dict(key).get(name, "–") for key in sets]] for name in names]
-    return Table(["", *head], rows, words=1 + len(sets))
-
-
-def runs(found: Collection) -> Table:
-    """Every run that is shown."""
-    table = Table(["run", "arm", "task", "command", "seed", "steps", "episodes"], words=4)
-    for arm in found.arms:
-        for task, members in arm.runs.items():
-            for run in members:
-                end, asked = run.steps[-1], run.total_steps
-                steps = f"{end:,.0f}" if end >= asked else f"{end:,.0f} of {asked:,.0f}"
-                command = " ".join(str(word) for word in run.config.get("command", []))
-                count = f"{len(run.episodes['env_steps']):,}"
-                table.rows.append([run.name, arm.label, task, command, str(run.seed), steps, count])
-    return table
+def _with_limit(found: Collection, task: str) -> str:
+    """The task and its limit, or the limits that its runs had."""
+    runs = [run for run in found.runs if run.task == task]
+    limits = " or ".join(dict.fromkeys(run.limit_words for run in runs if run.limits))
+    return found.title(task) + (f", limit {limits} per 1000 steps" if limits else "")
 
 
 def between(bounds: Interval, form: Callable[[float], str]) -> str:
