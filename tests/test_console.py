@@ -67,6 +67,12 @@ def test_the_table_shows_every_quantity_of_the_row(width):
     assert "50,000 of 100,000 steps" in text
 
 
+def test_a_last_batch_that_goes_beyond_the_steps_asked_for_ends_at_100_percent():
+    text = drawn(MODEL_FREE | {"TotalEnvSteps": 105_000}, width=80)
+    assert " 100% " in text
+    assert "105,000 of 100,000 steps" in text
+
+
 def test_what_the_row_lacks_is_not_shown():
     text = drawn(MODEL_FREE, width=80)
     assert "α" not in text
@@ -118,3 +124,13 @@ def test_messages_stand_apart_from_the_table():
     out = screen.file
     assert isinstance(out, io.StringIO)
     assert "saved\n" in out.getvalue()
+
+
+def test_a_message_after_the_table_is_the_last_line_and_whole():
+    screen = terminal(80)
+    with LiveView(screen, "cpo", total_steps=100_000, cost_limit=10.0) as view:
+        view.show(MODEL_FREE)
+    view.say(f"folder: {'x' * 100}[1]")
+    out = screen.file
+    assert isinstance(out, io.StringIO)
+    assert out.getvalue().splitlines()[-1].endswith(f"folder: {'x' * 100}[1]")

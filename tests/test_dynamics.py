@@ -1,3 +1,4 @@
+from dataclasses import replace
 from functools import partial
 
 import equinox as eqx
@@ -11,6 +12,7 @@ from cmbpo import dynamics
 from cmbpo.archive import Archive
 from cmbpo.collect import Steps
 from cmbpo.dynamics import Ensemble
+from cmbpo.early_stopping import Course
 from cmbpo.holdout import holdout_rows
 from cmbpo.networks import Gaussian, Normaliser
 from cmbpo.uncertainty import disagreement, reliability
@@ -18,15 +20,15 @@ from cmbpo.uncertainty import disagreement, reliability
 N_OBS, N_ACT = 3, 2
 DRIFT = np.array([[-0.1, 0.2, 0.0], [0.0, -0.2, 0.1], [0.05, 0.0, -0.1]], np.float32)
 PUSH = np.array([[0.3, 0.0], [0.0, 0.2], [0.1, -0.1]], np.float32)
-SETTINGS = {
-    "learning_rate": 3e-3,
-    "batch_size": 256,
-    "weight_decay": 1e-6,
-    "holdout": 0.2,
-    "max_holdout": 400,
-    "subsample": 0.8,
-    "patience": 5,
-}
+COURSE = Course(
+    learning_rate=3e-3,
+    batch_size=256,
+    weight_decay=1e-6,
+    holdout=0.2,
+    max_holdout=400,
+    subsample=0.8,
+    patience=5,
+)
 
 
 def linear_system(rows: int, *, seed: int, capacity: int = 4096, scale: float = 1.0) -> Archive:
@@ -61,7 +63,7 @@ traces = []
 
 def traced_fit(*args, **kwargs):
     traces.append(kwargs)
-    return dynamics.fit(*args, **kwargs, **SETTINGS)
+    return dynamics.fit(*args, course=COURSE, **kwargs)
 
 
 # One program for the whole file.
@@ -174,7 +176,7 @@ def test_the_report_is_of_the_weights_that_come_back(fitted):
 
 def test_weights_that_only_got_worse_are_not_kept(fitted):
     archive, ensemble, opt_state, report = fitted
-    wild = jax.jit(partial(dynamics.fit, **{**SETTINGS, "learning_rate": 10.0, "patience": 3}))
+    wild = jax.jit(partial(dynamics.fit, course=replace(COURSE, learning_rate=10.0, patience=3)))
     after, _, worse = wild(ensemble, opt_state, archive, max_epochs=20, key=jax.random.key(2))
     np.testing.assert_array_equal(worse.epochs, 3)
     np.testing.assert_allclose(worse.holdout_error, report.holdout_error, rtol=1e-3)
@@ -196,7 +198,7 @@ def test_networks_that_start_alike_on_the_same_rows_still_see_them_in_orders_of_
     ensemble = untrained()
     alike = jax.tree.map(lambda x: jnp.broadcast_to(x[:1], x.shape), ensemble.members)
     ensemble = eqx.tree_at(lambda e: e.members, ensemble, alike)
-    whole = jax.jit(partial(dynamics.fit, **{**SETTINGS, "subsample": 1.0}))
+    whole = jax.jit(partial(dynamics.fit, course=replace(COURSE, subsample=1.0)))
     start = dynamics.start_optimiser(ensemble)
     ensemble, *_ = whole(ensemble, start, archive, max_epochs=2, key=jax.random.key(9))
     prediction = predict(ensemble, archive.obs[:100], archive.act[:100])
@@ -270,7 +272,7 @@ def test_networks_side_by_side_learn_what_they_learn_one_by_one(fitted, monkeypa
     start = dynamics.start_optimiser(ensemble)
 
     def learn():
-        jitted = jax.jit(partial(dynamics.fit, **SETTINGS))
+        jitted = jax.jit(partial(dynamics.fit, course=COURSE))
         return jitted(ensemble, start, archive, max_epochs=3, key=jax.random.key(8))[2]
 
     one_by_one = learn()

@@ -162,8 +162,15 @@ def test_the_command_prints_both_kinds_side_by_side(folder, capsys):
 
 
 def test_a_video_of_an_unknown_kind_is_refused(tmp_path):
-    with pytest.raises(RunError, match=r"ends in \.mp4 or \.gif"):
+    with pytest.raises(RunError, match=r"suffix '\.avi'; allowed: \.mp4 or \.gif"):
         film(lambda obs: np.zeros(2), TASK, tmp_path / "film.avi", seed=0)
+
+
+@pytest.mark.parametrize("name", ["film.xyz", "film"])
+def test_a_video_of_an_unknown_kind_is_refused_before_any_episode(folder, name, capsys):
+    with pytest.raises(RunError, match=r"allowed: \.mp4 or \.gif"):
+        evaluation.main(folder, episodes=2, seed=5, video=folder / name)
+    assert capsys.readouterr().out == ""
 
 
 @pytest.mark.parametrize("name", ["film.mp4", "film.gif"])

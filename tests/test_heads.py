@@ -11,6 +11,7 @@ from cmbpo import dynamics, head_quality, heads
 from cmbpo.archive import Archive
 from cmbpo.collect import Steps
 from cmbpo.dynamics import Ensemble
+from cmbpo.early_stopping import Course
 from cmbpo.head_quality import Quality
 from cmbpo.heads import Heads
 from cmbpo.networks import Gaussian, Mlp
@@ -18,13 +19,9 @@ from cmbpo.networks import Gaussian, Mlp
 N_OBS, N_ACT, MEMBERS = 3, 2, 2
 ROWS, CAPACITY = 5000, 8192
 HELD = {"holdout": 0.2, "max_holdout": 1500}
-SETTINGS = {
-    "learning_rate": 5e-3,
-    "batch_size": 512,
-    "weight_decay": 1e-6,
-    "subsample": 1.0,
-    "patience": 5,
-} | HELD
+COURSE = Course(
+    learning_rate=5e-3, batch_size=512, weight_decay=1e-6, subsample=1.0, patience=5, **HELD
+)
 
 
 class Moves:
@@ -82,10 +79,8 @@ def traced_learn(judges: Heads, opt_state, archive: Archive, epochs, key):
         N_OBS, N_ACT, hidden=(32,), members=MEMBERS, elites=MEMBERS, key=jax.random.key(7)
     )
     start = dynamics.start_optimiser(ensemble)
-    ensemble, *_ = dynamics.fit(ensemble, start, archive, max_epochs=20, key=key, **SETTINGS)
-    judges, opt_state = heads.fit(
-        judges, opt_state, archive, max_epochs=epochs, key=key, **SETTINGS
-    )
+    ensemble, *_ = dynamics.fit(ensemble, start, archive, COURSE, max_epochs=20, key=key)
+    judges, opt_state = heads.fit(judges, opt_state, archive, COURSE, max_epochs=epochs, key=key)
     judges, quality = head_quality.calibrate(judges, ensemble, archive, **HELD)
     return judges, opt_state, quality
 

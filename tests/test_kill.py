@@ -1,6 +1,8 @@
 """A run that is killed at any moment goes on as if nothing had happened; a long one stays small."""
 
 import csv
+import os
+import pty
 import random
 import shlex
 import signal
@@ -79,6 +81,50 @@ def test_a_killed_run_goes_on_to_the_bit(algo: str, kills: int, tmp_path):
     for args in ([*resume, "--total-steps", end], unbroken):
         subprocess.run(args, check=True, stdout=subprocess.DEVNULL, timeout=SECONDS)
     assert tables(broken) == tables(whole), f"killed after {seconds} s"
+
+
+IN_A_TERMINAL = """
+import fcntl, termios
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+from cmbpo import cli
+cli.main()
+"""
+
+
+def test_a_run_whose_terminal_is_closed_saves_and_ends(tmp_path):
+    """The system tells it by SIGHUP, and the shell may do so as well."""
+    terminal, inside = pty.openpty()
+    args = train("--algo", "cpo", *TINY, "--total-steps", str(FOREVER), "--log-dir", str(tmp_path))
+    args[1:3] = ["-c", IN_A_TERMINAL]
+    with subprocess.Popen(
+        [*args, "--checkpoint-every", "1000000"],
+        stdin=inside,
+        stdout=inside,
+        stderr=inside,
+        start_new_session=True,
+    ) as process:
+        os.close(inside)
+        while b"update" not in os.read(terminal, 100_000):
+            pass
+        os.close(terminal)
+        process.send_signal(signal.SIGHUP)
+        process.wait(SECONDS)
+    assert process.returncode == 0
+    assert newest(tmp_path) == len(tables(tmp_path)[0]) > 0
+
+
+def test_under_nohup_a_run_goes_on_without_its_terminal(tmp_path):
+    args = train("--algo", "cpo", *TINY, "--total-steps", str(FOREVER), "--log-dir", str(tmp_path))
+    deadline = time.monotonic() + SECONDS
+    with subprocess.Popen(["nohup", *args], stdout=subprocess.DEVNULL) as process:
+        while not newest(tmp_path) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        process.send_signal(signal.SIGHUP)
+        reached = newest(tmp_path)
+        while newest(tmp_path) < reached + 3 and process.poll() is None:
+            time.sleep(0.01)
+        process.kill()
+    assert process.returncode == -signal.SIGKILL
 
 
 MEMORY = """

@@ -10,6 +10,7 @@ import cmbpo
 PACKAGE = Path(cmbpo.__file__).parent
 ORDER = [
     "registration",
+    "interruption",
     "settings",
     "presets",
     "tasks",

@@ -174,7 +174,9 @@ def test_nothing_follows_a_terminal_step(setting):
     paths = trajectories(steps)
     ends = np.array([terminated[tuple(path[-1])] for path in paths])
     np.testing.assert_allclose(told.terminated, ends.mean(), rtol=1e-5)
-    np.testing.assert_allclose(told.length, np.mean([len(path) for path in paths]), rtol=1e-5)
+    whole = [len(path) for path in paths if path[0][0] + 30 <= STEPS]
+    assert 0 < len(whole) < len(paths)
+    np.testing.assert_allclose(told.length, np.mean(whole), rtol=1e-5)
 
 
 def test_no_trajectory_exceeds_its_budget_and_none_is_cut_without_need(setting):
@@ -270,6 +272,23 @@ def test_work_ends_when_there_are_enough_rows(setting):
     assert int(told.rows) == rows == int(steps.valid.sum())
     assert not bool(steps.valid[rows // LANES :].any())
     assert bool(steps.last[rows // LANES - 1].all())
+
+
+@pytest.mark.parametrize(("horizon", "length"), [(7, 7.0), (33, 33.0), (41, 40.0)])
+def test_the_length_told_is_not_of_trajectories_that_the_batch_cut_off(setting, horizon, length):
+    """Forty steps hold five trajectories of seven and a stub, or one that would have had 41."""
+    world = World(scaled(handmade(np.zeros(3))), None, Line(), True)
+    _, told = batch(setting, world, length_cut(horizon))
+    assert float(told.length) == length
+
+
+def test_a_trajectory_over_its_budget_has_ended_by_itself(setting):
+    ensemble = scaled(handmade(np.array([0.3, -0.3])))
+    per_step = float(spread(ensemble, jnp.zeros(N_OBS), jnp.zeros(N_ACT)))
+    _, told = batch(
+        setting, World(ensemble, None, Line(), True), length_cut(30, budget=6.5 * per_step)
+    )
+    assert float(told.length) == 6.0
 
 
 def test_the_cost_is_the_mean_over_members_or_the_chosen_ones(setting):

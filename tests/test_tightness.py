@@ -6,7 +6,17 @@ import numpy as np
 import pytest
 
 from cmbpo.bound import boundary, total_variation
-from cmbpo.tightness import Logits, Scales, by_chance, limits, problem, sharp_step, towards, worst
+from cmbpo.tightness import (
+    Logits,
+    Scales,
+    by_chance,
+    limits,
+    main,
+    problem,
+    sharp_step,
+    towards,
+    worst,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -58,3 +68,11 @@ def test_logits_of_one_shape_make_a_problem_of_that_shape():
     for p in (cmdp.transition, cmdp.model, policy, new):
         assert (p >= 0).all()
         np.testing.assert_allclose(p.sum(-1), 1.0)
+
+
+@pytest.mark.slow
+def test_the_command_says_where_its_picture_is(tmp_path, capsys):
+    out = tmp_path / "boundary.png"
+    main(out)
+    assert capsys.readouterr().out.splitlines()[-1] == f"picture: {out}"
+    assert out.stat().st_size > 10_000

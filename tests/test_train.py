@@ -85,6 +85,14 @@ def test_the_log_shows_real_and_imagined_cost_the_range_of_v_c_and_the_case(unbr
     )
 
 
+def test_the_last_line_is_the_next_command(tmp_path, capsys):
+    folder, _ = train.run(tiny("cmbpo", tmp_path, total_steps=steps(1)))
+    *_, row, curves, last = capsys.readouterr().out.splitlines()
+    assert row.startswith("update 1 | steps 300 |")
+    assert curves == f"curves: {folder / 'curves.png'}"
+    assert last == f"see what it learned: cmbpo evaluate {folder}"
+
+
 def test_the_same_seed_gives_the_same_rows_and_another_does_not(unbroken, tmp_path):
     again, _ = train.run(tiny("cmbpo", tmp_path, total_steps=steps(UPDATES)))
     other, _ = train.run(tiny("cmbpo", tmp_path, total_steps=steps(1), seed=1))

@@ -124,8 +124,8 @@ class LiveView:
         self._row = row
 
     def say(self, message: str) -> None:
-        """Print a line above the table."""
-        self._live.console.print(message, highlight=False)
+        """Print a line above the table, or below once it is left; never broken, to be copied."""
+        self._live.console.print(message, highlight=False, markup=False, soft_wrap=True)
 
     def __rich__(self) -> Panel:
         """The table as it is now."""
@@ -171,7 +171,7 @@ class LiveView:
             line.add_column(justify="right", no_wrap=True)
         line.add_row(
             ProgressBar(total=pace.total, completed=min(pace.done, pace.total)),
-            f"{pace.done / pace.total:.0%}",
+            f"{min(pace.done / pace.total, 1.0):.0%}",
             f"{pace.done:,} of {pace.total:,} steps",
             f"{_clock(pace.elapsed())}, {_clock(pace.left())} left",
         )

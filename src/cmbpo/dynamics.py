@@ -10,7 +10,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from cmbpo import early_stopping
 from cmbpo.archive import Archive
-from cmbpo.early_stopping import for_each_member
+from cmbpo.early_stopping import Course, for_each_member
 from cmbpo.holdout import holdout_rows
 from cmbpo.networks import Mlp, Normaliser, identity_normaliser
 from cmbpo.units import ratio, statistics, take_up_input, with_weights
@@ -275,19 +275,15 @@ def fit(
     ensemble: Ensemble,
     opt_state: PyTree,
     archive: Archive,
+    course: Course,
     *,
     max_epochs: Int[Array, ""] | int,
-    learning_rate: float,
-    batch_size: int,
-    weight_decay: float,
-    holdout: float,
-    max_holdout: int,
-    subsample: float,
-    patience: int,
     key: PRNGKeyArray,
 ) -> tuple[Ensemble, PyTree, FitReport]:
     """Train every network on its own rows; the elites are those with the least hold-out error."""
-    ensemble, lesson = _lesson(ensemble, archive, holdout=holdout, max_holdout=max_holdout)
+    ensemble, lesson = _lesson(
+        ensemble, archive, holdout=course.holdout, max_holdout=course.max_holdout
+    )
 
     def step(
         net: Mlp, opt_state: PyTree, rows: Int[Array, " B"]
@@ -299,8 +295,8 @@ def fit(
             lesson.y[rows],
             variance_loss=ensemble.variance_loss,
             layer_norm=ensemble.layer_norm,
-            learning_rate=learning_rate,
-            weight_decay=weight_decay,
+            learning_rate=course.learning_rate,
+            weight_decay=course.weight_decay,
         )
 
     pupils = early_stopping.fit(
@@ -309,12 +305,8 @@ def fit(
         archive,
         step,
         lesson.holdout_error,
+        course,
         max_epochs=max_epochs,
-        batch_size=batch_size,
-        holdout=holdout,
-        max_holdout=max_holdout,
-        subsample=subsample,
-        patience=patience,
         key=key,
     )
     best_members, best_opt_state = pupils.best

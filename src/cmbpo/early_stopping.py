@@ -1,6 +1,7 @@
 """A network learns from its own rows until it no longer gains on held-out ones."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import equinox as eqx
 import jax
@@ -20,6 +21,26 @@ def for_each_member(f: Callable) -> Callable:
     if jax.default_backend() == "cpu":
         return lambda *args: jax.lax.map(lambda one: f(*one), args)
     return jax.vmap(f)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Course:
+    """The numbers of a fit."""
+
+    learning_rate: float
+    """Adam's step size."""
+    batch_size: int
+    """Rows of one gradient step."""
+    weight_decay: float
+    """Factor on the penalty on the weights."""
+    holdout: float
+    """Share of the rows that is held out."""
+    max_holdout: int
+    """Most rows that are held out."""
+    subsample: float
+    """Share of the other rows that each network learns from."""
+    patience: int
+    """Epochs without a gain after which a network stops."""
 
 
 class Pupil(eqx.Module):
@@ -76,29 +97,25 @@ def fit(
     archive: Archive,
     step: Step,
     holdout_error: Callable[[Mlp], Float[Array, ""]],
+    course: Course,
     *,
     max_epochs: Int[Array, ""] | int,
-    batch_size: int,
-    holdout: float,
-    max_holdout: int,
-    subsample: float,
-    patience: int,
     key: PRNGKeyArray,
 ) -> Pupil:
     """Train every network on its own rows, until it no longer gains on held-out ones.
 
-    A network stops after `patience` epochs without a gain of 1 % and keeps the weights that did
-    best, the old ones if none did better. The number of rows decides nothing but the lengths of
+    A network stops after `course.patience` epochs without a gain of 1 % and keeps the weights that
+    did best, the old ones if none did better. The number of rows decides nothing but the lengths of
     loops: one compiled program serves an archive of any size.
     """
     if archive.capacity > MOST_ROWS:
         raise ValueError(f"an archive of {archive.capacity} rows; allowed: at most {MOST_ROWS}")
-    held = is_held_out(archive, holdout=holdout, max_holdout=max_holdout)
-    learnable = subsample * (archive.size - jnp.sum(held))
-    steps = jnp.ceil(learnable / batch_size).astype(jnp.int32)
+    held = is_held_out(archive, holdout=course.holdout, max_holdout=course.max_holdout)
+    learnable = course.subsample * (archive.size - jnp.sum(held))
+    steps = jnp.ceil(learnable / course.batch_size).astype(jnp.int32)
 
     def train(net: Mlp, opt_state: PyTree, member: Int[Array, ""], key: PRNGKeyArray) -> Pupil:
-        order = Order(is_seen(archive, member, subsample=subsample) & ~held)
+        order = Order(is_seen(archive, member, subsample=course.subsample) & ~held)
 
         def epoch(pupil: Pupil) -> Pupil:
             key, key_walk = jax.random.split(pupil.key)
@@ -106,7 +123,7 @@ def fit(
 
             def batch(i: Int[Array, ""], carry: tuple) -> tuple:
                 net, opt_state, total = carry
-                rows = walk(i * batch_size + jnp.arange(batch_size))
+                rows = walk(i * course.batch_size + jnp.arange(course.batch_size))
                 net, opt_state, value = step(net, opt_state, rows)
                 return net, opt_state, total + value
 
@@ -120,7 +137,7 @@ def fit(
             return _examine(taught, holdout_error(net))
 
         def unfinished(pupil: Pupil) -> Bool[Array, ""]:
-            return (pupil.epochs < max_epochs) & (pupil.waited < patience)
+            return (pupil.epochs < max_epochs) & (pupil.waited < course.patience)
 
         start = _enrol(net, opt_state, holdout_error(net), key=key)
         return jax.lax.while_loop(unfinished, epoch, start)

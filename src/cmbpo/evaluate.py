@@ -14,7 +14,7 @@ from rich.table import Table
 from scipy.special import stdtrit
 
 from cmbpo import own
-from cmbpo.film import film
+from cmbpo.film import check_name, film
 from cmbpo.networks import Policy
 from cmbpo.run import Run
 from cmbpo.simulator import Simulator
@@ -200,6 +200,8 @@ def load_policy(run: Run, task: Task) -> Policy:
 
 def main(folder: Path, *, episodes: int, seed: int, video: Path | None = None) -> None:
     """Evaluate a run folder and print the result; with `video`, film one deterministic episode."""
+    if video is not None:
+        check_name(video)
     run = Run.open(folder)
     task = own.find(run.settings)
     policy = load_policy(run, task)

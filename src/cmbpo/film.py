@@ -17,12 +17,20 @@ from cmbpo.tasks.task import SimulatedTask, Task
 
 GIF_RATE = 20
 """Most frames a second of a .gif."""
+KINDS = (".mp4", ".gif")
+
+
+def check_name(path: Path) -> None:
+    """Refuse a file of a kind that cannot be written."""
+    if path.suffix not in KINDS:
+        raise RunError(
+            f"the video {str(path)!r} has the suffix {path.suffix!r}; allowed: {' or '.join(KINDS)}"
+        )
 
 
 def film(policy: Callable[[np.ndarray], np.ndarray], task: Task, path: Path, *, seed: int) -> Path:
     """Film one episode, with `policy` from observation to action, as .mp4 or .gif."""
-    if path.suffix not in (".mp4", ".gif"):
-        raise RunError(f"the video is {str(path)!r}; allowed: a name that ends in .mp4 or .gif")
+    check_name(path)
     rate = 1.0 / task.dt
     every = max(round(rate / GIF_RATE), 1) if path.suffix == ".gif" else 1
     frames = _frames(policy, task, every=every, seed=seed)

@@ -9,7 +9,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 from cmbpo import early_stopping
 from cmbpo.archive import Archive
 from cmbpo.dynamics import forward, weight_penalty
-from cmbpo.early_stopping import for_each_member
+from cmbpo.early_stopping import Course, for_each_member
 from cmbpo.holdout import holdout_rows
 from cmbpo.networks import Mlp, Normaliser, identity_normaliser
 from cmbpo.units import ratio, statistics, take_up_input, with_weights
@@ -217,31 +217,25 @@ def fit(
     heads: Heads,
     opt_state: PyTree,
     archive: Archive,
+    course: Course,
     *,
     max_epochs: Int[Array, ""] | int,
-    learning_rate: float,
-    batch_size: int,
-    weight_decay: float,
-    holdout: float,
-    max_holdout: int,
-    subsample: float,
-    patience: int,
     key: PRNGKeyArray,
 ) -> tuple[Heads, PyTree]:
     """Train every network on the rows that the ensemble's learns from, with the same hold-out.
 
     They learn from real next states and judge imagined ones, as a known function would.
     """
-    heads, lesson = _lesson(heads, archive, holdout=holdout, max_holdout=max_holdout)
+    heads, lesson = _lesson(heads, archive, holdout=course.holdout, max_holdout=course.max_holdout)
 
     def step(
         net: Mlp, opt_state: PyTree, rows: Int[Array, " B"]
     ) -> tuple[Mlp, PyTree, Float[Array, ""]]:
         def loss(net: Mlp) -> Float[Array, ""]:
-            return jnp.mean(lesson.errors(net, rows)) + weight_decay * weight_penalty(net)
+            return jnp.mean(lesson.errors(net, rows)) + course.weight_decay * weight_penalty(net)
 
         value, gradient = jax.value_and_grad(loss)(net)
-        updates, opt_state = optax.adam(learning_rate).update(gradient, opt_state)
+        updates, opt_state = optax.adam(course.learning_rate).update(gradient, opt_state)
         return jax.tree.map(jnp.add, net, updates), opt_state, value
 
     pupils = early_stopping.fit(
@@ -250,12 +244,8 @@ def fit(
         archive,
         step,
         lesson.holdout_error,
+        course,
         max_epochs=max_epochs,
-        batch_size=batch_size,
-        holdout=holdout,
-        max_holdout=max_holdout,
-        subsample=subsample,
-        patience=patience,
         key=key,
     )
     members, opt_state = pupils.best

@@ -83,9 +83,13 @@ def _critic(n_obs: int, hidden: tuple[int, ...], members: int, key: PRNGKeyArray
 def gather(
     reward_critic: Critic, cost_critic: Critic, parts: list[Steps], settings: TrainSettings
 ) -> tuple[Samples, dict[str, Array]]:
-    """Advantages of real and imagined steps, joined into the batch of one update."""
+    """Advantages of real and imagined steps, joined into the batch of one update.
+
+    `Value/CostMin` and `Value/CostMax` are of V_c as it is used, so bounded where it is: a network
+    beyond its bound shows as a value at it, and how far beyond in `Loss/Loss_cost_critic`.
+    """
     s = settings.advantage
-    bounded = settings.critic.bound_cost
+    cost_bound = 1.0 / (1.0 - s.cost_discount) if settings.critic.bound_cost else None
     estimates = [
         advantage.estimate(
             steps,
@@ -96,13 +100,15 @@ def gather(
             cost_discount=s.cost_discount,
             cost_lam=s.cost_lam,
             terminal_cost_value=s.terminal_cost_value,
-            cost_bound=1.0 / (1.0 - s.cost_discount) if bounded else None,
+            cost_bound=cost_bound,
         )
         for steps in parts
     ]
     samples = advantage.join(estimates, settings.batch_size)
     real = parts[0].obs.reshape(-1, parts[0].obs.shape[-1])
     cost_value = jax.vmap(lambda one: jax.vmap(one)(real))(cost_critic)
+    if cost_bound is not None:
+        cost_value = jnp.clip(cost_value, 0.0, cost_bound)
     seen = parts[0].valid.reshape(1, -1)
     metrics = {
         "Value/Adv": jnp.sum(samples.advantage) / samples.valid.sum(),

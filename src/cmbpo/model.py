@@ -13,6 +13,7 @@ from cmbpo import dynamics, head_quality, heads, mixing, rollout, uncertainty
 from cmbpo.archive import Archive
 from cmbpo.collect import Steps
 from cmbpo.dynamics import Ensemble
+from cmbpo.early_stopping import Course
 from cmbpo.heads import Heads
 from cmbpo.learned_world import KnownTask, World
 from cmbpo.networks import Policy
@@ -122,18 +123,19 @@ def _fit(
 ) -> tuple[tuple[Ensemble, Heads | None], tuple[PyTree, PyTree], dict[str, Array]]:
     s = settings.dynamics
     (ensemble, judges), (opt_state, head_opt_state) = learned, opt_states
-    how = {
-        "max_epochs": max_epochs,
-        "learning_rate": s.learning_rate,
-        "batch_size": s.batch_size,
-        "weight_decay": s.weight_decay,
-        "holdout": s.holdout,
-        "max_holdout": s.max_holdout,
-        "subsample": s.subsample,
-        "patience": s.patience,
-    }
+    course = Course(
+        learning_rate=s.learning_rate,
+        batch_size=s.batch_size,
+        weight_decay=s.weight_decay,
+        holdout=s.holdout,
+        max_holdout=s.max_holdout,
+        subsample=s.subsample,
+        patience=s.patience,
+    )
     held = {"holdout": s.holdout, "max_holdout": s.max_holdout}
-    ensemble, opt_state, report = dynamics.fit(ensemble, opt_state, archive, **how, key=key)
+    ensemble, opt_state, report = dynamics.fit(
+        ensemble, opt_state, archive, course, max_epochs=max_epochs, key=key
+    )
     trust = uncertainty.reliability(ensemble, archive, **held)
     found = (
         report.holdout_error[ensemble.elites].mean(),
@@ -144,7 +146,9 @@ def _fit(
     quality: dict[str, Array] = dict(zip(QUALITY, found, strict=True))
     if judges is not None:
         key_heads = jax.random.fold_in(key, 1)
-        judges, head_opt_state = heads.fit(judges, head_opt_state, archive, **how, key=key_heads)
+        judges, head_opt_state = heads.fit(
+            judges, head_opt_state, archive, course, max_epochs=max_epochs, key=key_heads
+        )
         judges, judged = head_quality.calibrate(judges, ensemble, archive, **held)
         quality |= head_quality.columns(judges, judged)
     return (ensemble, judges), (opt_state, head_opt_state), quality

@@ -125,7 +125,12 @@ def probe(
 
 
 class Imagination(eqx.Module):
-    """What a batch of imagined steps looks like. Rates are means over its valid steps."""
+    """What a batch of imagined steps looks like. Rates are means over its valid steps.
+
+    `length` is the mean over trajectories that began early enough to reach their horizon, or with
+    the batch where that is longer: a full batch cuts off the others, and the more the longer they
+    would have been.
+    """
 
     rows: Int[Array, ""]
     length: Float[Array, ""]
@@ -202,9 +207,10 @@ def imagine(
     )
     obs = archive.obs[starts.draw(archive, (lanes,), key=key_first)]
     start = (zero, zero, obs, jnp.zeros(lanes), jnp.zeros(lanes, jnp.int32), nothing, zeros)
-    *_, record, values = jax.lax.while_loop(unfinished, step, start)
+    made, *_, record, values = jax.lax.while_loop(unfinished, step, start)
     record = _close(record)
-    return record, _describe(record, values)
+    longest = jnp.minimum(cut.horizon, made)
+    return record, _describe(record, values, last_start=made - longest)
 
 
 def _close(record: Steps) -> Steps:
@@ -218,15 +224,22 @@ def _close(record: Steps) -> Steps:
     )
 
 
-def _describe(record: Steps, values: Float[Array, "T lanes"]) -> Imagination:
+def _describe(
+    record: Steps, values: Float[Array, "T lanes"], *, last_start: Int[Array, ""]
+) -> Imagination:
+    """Lengths are of the trajectories that begin up to the step `last_start`."""
     rows, trajectories = jnp.sum(record.valid), jnp.sum(record.last)
+    after = jnp.arange(1, values.shape[0] + 1)[:, None]
+    ended = jax.lax.cummax(jnp.where(record.last | ~record.valid, after, 0))
+    began = jnp.concatenate([jnp.zeros_like(ended[:1]), ended[:-1]])
+    counted = record.last & (began <= last_start)
 
     def mean(x: Float[Array, "T lanes"]) -> Float[Array, ""]:
         return jnp.sum(jnp.where(record.valid, x, 0.0)) / jnp.maximum(rows, 1)
 
     return Imagination(
         rows=rows,
-        length=rows / jnp.maximum(trajectories, 1),
+        length=jnp.sum(jnp.where(counted, after - began, 0)) / jnp.maximum(jnp.sum(counted), 1),
         disagreement=mean(values),
         reward_rate=mean(record.reward),
         cost_rate=jax.vmap(mean, in_axes=-1)(record.cost),

@@ -233,7 +233,7 @@ def draw_ratios(axes: Axes, chance: Boundary, hardest: float) -> None:
 
 
 def main(out: Path) -> None:
-    """Draw the picture at `out` and print how tight the bound is."""
+    """Draw the picture at `out`; print how tight the bound is and where the picture is."""
     with jax.enable_x64(True):
         key_chance, key_worst, key_pi, key_m = jax.random.split(jax.random.key(0), 4)
         chance = by_chance(20_000, key=key_chance)
@@ -268,6 +268,7 @@ def main(out: Path) -> None:
     for axes in figure.axes:
         axes.spines[["top", "right"]].set_visible(False)
     figure.savefig(out, dpi=130)
+    print(f"picture: {out}")
 
 
 def report(

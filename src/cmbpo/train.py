@@ -3,8 +3,6 @@
 One pass of the loop is one policy update.
 """
 
-import signal
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
@@ -17,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from cmbpo import bound, console, device, head_quality, learner, model, own
+from cmbpo import bound, console, device, head_quality, interruption, learner, model, own
 from cmbpo.adapted import Environment
 from cmbpo.advantage import Samples
 from cmbpo.algorithms import ALGORITHMS
@@ -411,7 +409,7 @@ def _loop(trainer: Trainer, folder: Run, callbacks: Sequence[Callback]) -> Polic
     settings = trainer.settings
     title = f"{settings.algo} on {settings.env_id}, seed {settings.seed}"
     with (
-        _interruptible() as interrupted,
+        interruption.noted(second_raises=True) as interrupted,
         console.view(
             title, total_steps=settings.total_steps, cost_limit=float(trainer.limits[0])
         ) as view,
@@ -438,29 +436,10 @@ def _loop(trainer: Trainer, folder: Run, callbacks: Sequence[Callback]) -> Polic
                 folder.save(trainer.state(), trainer.update)
         if trainer.update % settings.checkpoint_every or not folder.checkpoints():
             folder.save(trainer.state(), trainer.update)
-        view.say(f"curves: {plot_run(folder.folder)}")
-        if interrupted:
-            view.say(f"interrupted; go on with: cmbpo train --resume {folder.folder}")
+        curves = plot_run(folder.folder)
+    view.say(f"curves: {curves}")
+    if interrupted:
+        view.say(f"interrupted; go on with: cmbpo train --resume {folder.folder}")
+    elif not settings.env_id.startswith(own.IN_PYTHON):
+        view.say(f"see what it learned: cmbpo evaluate {folder.folder}")
     return trainer.learner.policy
-
-
-@contextmanager
-def _interruptible() -> Iterator[list[int]]:
-    """The signals to stop that have come so far; a second one stops at once."""
-    came: list[int] = []
-
-    def note(number: int, frame: Any) -> None:
-        del frame
-        if came:
-            raise KeyboardInterrupt
-        came.append(number)
-
-    if threading.current_thread() is not threading.main_thread():
-        yield came
-        return
-    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield came
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

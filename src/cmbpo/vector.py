@@ -11,6 +11,7 @@ from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 from jaxtyping import Float, Int
 
 from cmbpo.adapted import Adapted, adapt
+from cmbpo.interruption import HANGUP
 from cmbpo.own import OwnTask
 from cmbpo.tasks.world import Outcome, unsaid
 
@@ -83,7 +84,8 @@ class VectorWorld:
 def _copy(make: Callable[[], gymnasium.Env], cost_key: tuple[str, ...]) -> Adapted:
     if multiprocessing.parent_process() is not None:
         # An interruption reaches every process; what to do about it is for the main one to say.
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        for number in filter(None, (signal.SIGINT, HANGUP)):
+            signal.signal(number, signal.SIG_IGN)
     # The first copy, which the task was made of, has said what there is to say.
     with unsaid():
         return adapt(make(), cost_key)

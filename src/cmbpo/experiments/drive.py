@@ -1,15 +1,15 @@
 """From a command to finished runs: skip, start, watch, stop, and say what became of each."""
 
 import shlex
-import signal
 import sys
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
+from cmbpo import interruption
 from cmbpo.experiments import live, machine
 from cmbpo.experiments.local import Local
 from cmbpo.experiments.plan import Job, conflict
@@ -112,7 +112,7 @@ def drive(
 ) -> bool:
     """Run all jobs and keep their lines up to date; whether the user stopped it."""
     waiting, going, stops = deque(jobs), 0, 0
-    with _signals() as came:
+    with interruption.noted(second_raises=False) as came:
         while waiting or going:
             if len(came) > stops:
                 stops = len(came)
@@ -157,20 +157,3 @@ def _report(
         print(f"go on with: {shlex.join(command)}")
     print(f"look at them with: cmbpo report {log_dir} --out {log_dir / 'report'}")
     return 130 if interrupted else int(bool(failed))
-
-
-@contextmanager
-def _signals() -> Iterator[list[int]]:
-    """The signals to stop that have come so far."""
-    came: list[int] = []
-
-    def note(number: int, frame: Any) -> None:
-        del frame
-        came.append(number)
-
-    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield came
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -32,10 +32,15 @@ class Experiment(NamedTuple):
 
 
 ARMS = {algo: Arm(algo) for algo in presets.ALGORITHMS} | {
-    # Figure 3; without `max_real` the default preset would take 1000 real samples whatever α is.
+    # Figure 3; within its own bounds the default preset would take as many real samples as ever.
     "cmbpo-no-alpha": Arm(
         "cmbpo",
-        {"mixing.rule": "constant", "mixing.first_alpha": 0.05, "mixing.max_real": 50_000},
+        {
+            "mixing.rule": "constant",
+            "mixing.first_alpha": 0.05,
+            "mixing.min_real": 1000,
+            "mixing.max_real": 50_000,
+        },
         by_task={"AntCircle": {"mixing.first_alpha": 0.03}},
     ),
     "cmbpo-schedule1": Arm("cmbpo", {"rollout.cut": "schedule", "rollout.schedule": (3, 15, 1000)}),
