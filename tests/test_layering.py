@@ -54,6 +54,7 @@ ORDER = [
     "run",
     "console",
     "plot",
+    "promise",
     "train",
     "film",
     "evaluate",

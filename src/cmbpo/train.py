@@ -6,7 +6,7 @@ One pass of the loop is one policy update.
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +15,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from cmbpo import bound, console, device, head_quality, interruption, learner, model, own
+from cmbpo import console, device, head_quality, interruption, learner, model, own
 from cmbpo.adapted import Environment
 from cmbpo.advantage import Samples
 from cmbpo.algorithms import ALGORITHMS
 from cmbpo.collect import Episode, Ledger, Steps, collect
 from cmbpo.networks import Normaliser, Policy
 from cmbpo.plot import plot_run
+from cmbpo.promise import Promise
 from cmbpo.run import NonFiniteError, Run
 from cmbpo.settings import TrainSettings
 from cmbpo.simulator import Simulator
@@ -29,22 +30,6 @@ from cmbpo.trust_region import CASES
 
 Row = dict[str, float | int | str]
 Callback = Callable[[Mapping[str, Any]], None]
-
-
-@dataclass(frozen=True)
-class Promise:
-    """What the step of an update was made from: the real cost then, and the change it predicted."""
-
-    cost: np.ndarray
-    change: np.ndarray
-    kl: np.ndarray
-    disagreement: np.ndarray
-
-    @classmethod
-    def none(cls, n_cost: int) -> "Promise":
-        """Before the first step; its comparison is not a number."""
-        unknown = np.full(n_cost, np.nan)
-        return cls(unknown, unknown, np.array(np.nan), np.array(np.nan))
 
 
 class Trainer:
@@ -301,35 +286,11 @@ class Trainer:
         }
         if "Misc/OptimCase" in metrics:
             row["Misc/Case"] = CASES[int(metrics["Misc/OptimCase"])]
-        row |= self._kept_promise(real, metrics)
+        row |= self.promise.against(real, discount=self.settings.advantage.cost_discount)
+        self.promise = Promise.of(metrics, width=len(self.task.obs_names) + 1)
         fps = steps / seconds
         row |= {"Time/FPS": fps, "Time/Epoch": seconds, "Time/Total": self.seconds, **self.phases}
         return _flat(row, self.task.cost_names)
-
-    def _kept_promise(self, real: np.ndarray, metrics: dict[str, Any]) -> dict[str, Any]:
-        """Boundary 4.1 in its practical form: what the last step promised, and what came of it."""
-        last, width = self.promise, len(self.task.obs_names) + 1
-        self.promise = Promise(
-            cost=real,
-            change=np.asarray(metrics["Constraint/PredictedChange"], float),
-            kl=np.asarray(metrics["Train/KL"], float),
-            disagreement=np.array(width * float(metrics.get("Model/KL", 0.0))),
-        )
-        kept = bound.practical(
-            kl=jnp.asarray(last.kl, jnp.float32),
-            disagreement=jnp.asarray(last.disagreement, jnp.float32),
-            cost_surrogate=jnp.asarray(last.change, jnp.float32),
-            cost_before=jnp.asarray(last.cost, jnp.float32),
-            cost_after=jnp.asarray(real, jnp.float32),
-            discount=self.settings.advantage.cost_discount,
-        )
-        return {
-            "Bound/EpsilonPolicy": kept.eps_pi,
-            "Bound/EpsilonModel": kept.eps_m,
-            "Bound/Epsilon": kept.epsilon,
-            "Bound/PromisedChange": kept.predicted_cost_change,
-            "Bound/RealChange": kept.real_cost_change,
-        }
 
     def take_episodes(self) -> list[Row]:
         """The episodes that ended since the last call, as rows of episodes.csv."""
