@@ -13,6 +13,7 @@ MODEL_FREE = {
     "Train/Epoch": 5,
     "Metrics/EpRet": 1234.5,
     "Metrics/EpCost": 12.3,
+    "Constraint/Limit": 10.0,
     "Cost/Cumulative": 987,
     "Misc/Case": "recovery",
     "Time/Total": 12.0,
@@ -40,7 +41,7 @@ def terminal(width, **more):
 
 def drawn(row, *, width, colours=False):
     screen = terminal(width, color_system="standard" if colours else None)
-    live = LiveView(screen, "cmbpo · AntSafe", total_steps=100_000, cost_limit=10.0)
+    live = LiveView(screen, "cmbpo · AntSafe", total_steps=100_000)
     for _ in range(3):
         live.show(row)
     with screen.capture() as capture:
@@ -50,7 +51,7 @@ def drawn(row, *, width, colours=False):
 
 def plain(every=2.0):
     out = io.StringIO()
-    view = PlainView(Console(file=out), "cpo", total_steps=100_000, cost_limit=10.0, every=every)
+    view = PlainView(Console(file=out), "cpo", total_steps=100_000, every=every)
     return view, out
 
 
@@ -112,13 +113,13 @@ def test_a_line_says_what_matters(clock):
 
 
 def test_the_view_suits_the_output():
-    view = console.view("cpo", total_steps=10, cost_limit=1.0, console=Console(file=io.StringIO()))
+    view = console.view("cpo", total_steps=10, console=Console(file=io.StringIO()))
     assert isinstance(view, PlainView)
 
 
 def test_messages_stand_apart_from_the_table():
     screen = terminal(80)
-    with LiveView(screen, "cpo", total_steps=100_000, cost_limit=10.0) as view:
+    with LiveView(screen, "cpo", total_steps=100_000) as view:
         view.show(MODEL_FREE)
         view.say("saved")
     out = screen.file
@@ -128,9 +129,22 @@ def test_messages_stand_apart_from_the_table():
 
 def test_a_message_after_the_table_is_the_last_line_and_whole():
     screen = terminal(80)
-    with LiveView(screen, "cpo", total_steps=100_000, cost_limit=10.0) as view:
+    with LiveView(screen, "cpo", total_steps=100_000) as view:
         view.show(MODEL_FREE)
     view.say(f"folder: {'x' * 100}[1]")
     out = screen.file
     assert isinstance(out, io.StringIO)
     assert out.getvalue().splitlines()[-1].endswith(f"folder: {'x' * 100}[1]")
+
+
+def test_each_of_several_costs_stands_beside_its_own_limit():
+    row = {k: v for k, v in MODEL_FREE.items() if k not in ("Metrics/EpCost", "Constraint/Limit")}
+    row |= {"Metrics/EpCost/speed": 12.0, "Metrics/EpCost/far": 30.0}
+    row |= {"Constraint/Limit/speed": 10.0, "Constraint/Limit/far": 40.0}
+    view, out = plain()
+    with view:
+        view.show(row)
+    assert "cost speed 12 of 10 | cost far 30 of 40" in out.getvalue()
+    table = drawn(row, width=100, colours=True)
+    assert "\x1b[1;31m12 of 10" in table
+    assert "\x1b[32m30 of 40" in table

@@ -106,6 +106,13 @@ def test_both_kinds_start_alike_and_the_noise_tells_them_apart(policy):
     np.testing.assert_allclose(result.stochastic.returns, result.deterministic.returns)
 
 
+def test_printed_it_is_the_table(policy):
+    result = evaluate(policy, TASK, episodes=2, seed=0)
+    lines = str(result).splitlines()
+    assert any("deterministic" in line and "stochastic" in line for line in lines)
+    assert any(str(result.deterministic.mean_return()) in line for line in lines)
+
+
 def test_an_episode_cut_short_is_held_to_the_same_rate():
     episodes = evaluation.Episodes(
         returns=np.zeros(3),

@@ -17,7 +17,8 @@ from rich.console import Console
 
 from cmbpo import config
 from cmbpo.experiments import live, machine, plan
-from cmbpo.experiments.progress import Progress, finished, read
+from cmbpo.experiments.progress import Progress, finished, newest, read
+from cmbpo.experiments.worker import Worker
 from cmbpo.presets import preset
 
 SMALL = (
@@ -222,8 +223,94 @@ def test_a_folder_made_with_other_settings_is_refused_but_more_steps_are_welcome
     problem = plan.conflict(job(f"critic.epochs={epochs + 1}"))
     assert problem is not None
     assert f"made with critic.epochs {epochs}, now {epochs + 1}" in problem
-    (job().folder / "config.json").write_text("{")
-    assert plan.conflict(job()) == f"{job().folder / 'config.json'} is not readable"
+
+
+def test_an_environment_of_ones_own_asks_for_its_limits_as_an_experiment_takes_them():
+    def own(*given: str) -> list[plan.Job]:
+        return plan.jobs("table1", seeds=[0], envs=["my_robot:Cook-v0"], overrides=given)
+
+    with pytest.raises(ValueError, match=r"cost_limit is None; .* as in --set cost_limit=25$"):
+        own()
+    with pytest.raises(ValueError, match=r"\(heat, spill\), as in --set cost_limit=25,25$"):
+        own("env.cost_key='heat','spill'", "cost_limit=3")
+    assert {job.settings.cost_limit for job in own("cost_limit=25")} == {(25.0,)}
+
+
+def bad_folders(log: Path) -> dict[str, Path]:
+    """Run folders of four seeds that are damaged each in its own way, and what is."""
+    wrong = {seed: log / f"cpo-PointCircle/seed-00{seed}" for seed in range(4)}
+    for seed in (0, 2, 3):
+        wrong[seed].mkdir(parents=True)
+    wrong[1].write_text("no folder")
+    (wrong[0] / "config.json").write_text('{"settings": {"algo": "cp')
+    row = "100,1,1.0,2.0,10.0,5.0\n"
+    (wrong[2] / "progress.csv").write_bytes(HEADER.encode() + row.encode() + b"\xff\xfe,1\n")
+    without = HEADER.replace(",Time/Total", "")
+    (wrong[3] / "progress.csv").write_text(without + "100,1,1.0,2.0,10.0\n")
+    return {
+        f"{wrong[0] / 'config.json'} is not readable": wrong[0],
+        f"{wrong[1]} is a file": wrong[1],
+        f"{wrong[2] / 'progress.csv'} is not readable": wrong[2],
+        f"{wrong[3] / 'progress.csv'} has no column Time/Total": wrong[3],
+    }
+
+
+def test_a_bad_folder_fails_its_run_and_the_others_go_on(tmp_path):
+    expected = bad_folders(tmp_path)
+    args = command(tmp_path, "--algos", "cpo", "--seeds", "5", "--total-steps", "240")
+    done = subprocess.run(args, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "Traceback" not in done.stdout + done.stderr
+    for reason, folder in expected.items():
+        assert f"cpo-PointCircle/{folder.name} failed: {reason}" in done.stdout
+    assert "4 failed, 1 finished" in done.stdout
+    assert updates(tmp_path / "cpo-PointCircle/seed-004") == [1]
+
+
+def test_while_a_run_goes_on_what_cannot_be_read_counts_as_nothing(tmp_path):
+    for folder in bad_folders(tmp_path).values():
+        assert read(folder) is None
+        assert not finished(folder, 10)
+    with pytest.raises(ValueError, match=r"progress\.csv has no column Time/Total"):
+        newest(tmp_path / "cpo-PointCircle/seed-003")
+
+
+LOSING = """
+import gc, os, signal, sys
+
+def interrupt(phase, info):
+    if "jax.numpy" in sys.modules:
+        gc.callbacks.remove(interrupt)
+        open(os.environ["SENT"], "w").close()
+        os.kill(os.getpid(), signal.SIGINT)
+
+gc.callbacks.append(interrupt)
+"""
+
+
+def test_a_run_that_is_still_starting_loses_no_ctrl_c(tmp_path):
+    """Python swallows an exception that is raised while its garbage collector calls back."""
+    (tmp_path / "sitecustomize.py").write_text(LOSING)
+    path = os.pathsep.join(filter(None, (str(tmp_path), os.environ.get("PYTHONPATH"))))
+    env = {"PYTHONPATH": path, "SENT": str(tmp_path / "sent")}
+    (job,) = plan.jobs(
+        "table1",
+        seeds=[0],
+        envs=["PointCircle"],
+        algos=["cpo"],
+        overrides=SMALL,
+        total_steps=100_000_000,
+        log_dir=str(tmp_path),
+        device="cpu",
+    )
+    worker = Worker(job, job.folder, cores=1, command=["cmbpo"], env=env)
+    try:
+        wait_until(lambda: worker.ended)
+    finally:
+        worker.kill()
+    assert (tmp_path / "sent").exists()
+    assert worker.failure() == "interrupted"
+    assert not rows(job.folder)
 
 
 HEADER = "TotalEnvSteps,Train/Epoch,Metrics/EpRet,Metrics/EpCost,Constraint/Limit,Time/Total\n"
@@ -278,6 +365,30 @@ def test_a_terminal_shows_a_line_per_run_those_that_go_on_first():
     for words in ("250 of 1,000", "1,234", "12.0 of 10", "1 min 15 s"):
         assert words in shown[0]
     assert "a [word]" in out.getvalue()
+
+
+@pytest.mark.parametrize(
+    "name", ["cpo-AntSafe/seed-001", "cmbpo-no-alpha-paper-AntCircle/seed-001"]
+)
+def test_at_80_columns_all_that_matters_is_readable(name):
+    now = Progress(9, steps=1_234_567, ret=3012.0, cost=8.3, limit=25.0, seconds_per_step=0.005)
+    console = Console(file=io.StringIO(), record=True, width=80)
+    console.print(live.LiveLines(console, [live.Line(name, 10_000_000, "running", now)]))
+    _, shown = console.export_text().rstrip().split("\n")
+    assert len(shown) <= 80
+    for words in ("12 %", "1.2M of 10M", " 3,012 ", " 8.3 of 25 ", "12 h 10 min"):
+        assert words in shown
+    assert shown.startswith(name[:9])
+    assert "seed-001 " in shown
+    assert ("━" in shown) == (len(name) < 30)
+
+
+@pytest.mark.parametrize(
+    ("count", "words"),
+    [(9_999, "9,999"), (25_000, "25k"), (999_999, "999k"), (1_234_567, "1.2M"), (10**7, "10M")],
+)
+def test_counts_are_short(count, words):
+    assert live.short(count) == words
 
 
 def test_elsewhere_a_line_is_printed_when_a_run_begins_or_ends():

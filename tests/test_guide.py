@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 GUIDE = (Path(__file__).parents[1] / "docs" / "own_environment.md").read_text()
+PYTHON = next(b for b in re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL) if "Agent" in b)
 SMALL = "--num-envs 5 --initial-steps 500 --policy.hidden 8 --critic.hidden 8 --critic.epochs 1"
 
 
@@ -48,3 +49,28 @@ def test_from_an_empty_folder_to_an_exported_policy(tmp_path):
         check=True,
     )
     assert -5.0 <= np.float64(done.stdout) <= 5.0
+
+
+@pytest.mark.slow
+def test_the_python_of_the_guide_prints_what_it_says(tmp_path):
+    (tmp_path / "my_robot.py").write_text(re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)[0])
+    small = (
+        "total_steps=1500, num_envs=5, batch_size=500, initial_steps=500,"
+        " policy=PolicySettings(hidden=(8,)), critic=CriticSettings(hidden=(8,), epochs=1)"
+    )
+    assert "total_steps=300_000" in PYTHON
+    code = PYTHON.replace("total_steps=300_000", small)
+    (tmp_path / "script.py").write_text(
+        f"from cmbpo.settings import CriticSettings, PolicySettings\n{code}"
+        "print(agent.predict([0.0, 0.0, 1.0]).shape)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    assert "cost per 200 steps (limit 10)" in done.stdout
+    assert "object at 0x" not in done.stdout
+    numbers, folder, shape = done.stdout.strip().splitlines()[-3:]
+    assert re.fullmatch(r"-?[\d,.]+ ± [\d,.?]+ -?[\d,.]+ ± [\d,.?]+", numbers)
+    assert folder.startswith("runs/cpo-lambda/seed-000-")
+    assert shape == "(1,)"

@@ -154,7 +154,8 @@ def test_several_costs_have_a_panel_and_a_limit_each(tmp_path):
         "cost wall per 1000 steps, limit 10",
         "cost fall per 1000 steps, limit 50",
     ]
-    assert tables.training(found).rows[0][0] == "AntSafe, limit 10 and 50 per 1000 steps"
+    row = tables.training(found).rows[0]
+    assert (row[0], row[4]) == ("AntSafe, limit 10 and 50 per 1000 steps", "4.0 and 30.0")
     safety = tables.safety(found.runs[0])
     assert (safety.holds, safety.excess.regret, safety.violating) == (True, 0.0, 0.0)
     assert found.runs[0].limits == {"cost_wall": 10.0, "cost_fall": 50.0}
@@ -313,7 +314,7 @@ def test_table_one_counts_until_the_first_window_and_censors(tmp_path):
 def test_the_safety_of_a_run_by_hand(tmp_path):
     run = collect([fake(tmp_path / "run", ant(), episodes=200, good_after=40)]).runs[0]
     found = tables.safety(run)
-    assert (found.end_cost, found.holds, found.violating) == (4.0, True, 40 / 200)
+    assert (found.end_costs, found.holds, found.violating) == ({"cost": 4.0}, True, 40 / 200)
     assert (found.excess.regret, found.excess.share) == (40 * 30.0, 40 / 200)
 
 

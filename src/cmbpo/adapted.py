@@ -1,6 +1,7 @@
 """Any Gymnasium environment with Box spaces that reports a cost, in the form it is stepped here."""
 
 import copy
+import inspect
 import os
 import sys
 from collections.abc import Callable
@@ -39,8 +40,8 @@ class Adapted(gymnasium.Wrapper):
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Float[np.ndarray, " obs"], dict[str, Any]]:
         """Start an episode."""
-        obs, _ = self.env.reset(seed=seed, options=options)
-        return np.array(obs, np.float64), {}
+        obs = _begun(self.env, seed, options)
+        return _observed(obs, self.observation_space.shape), {}
 
     def step(
         self, action: Any
@@ -55,9 +56,27 @@ class Adapted(gymnasium.Wrapper):
                     f"a step reports no cost: info has no {key!r}, but {there}"
                     " (--env.cost-key names another)"
                 )
-        costs = np.array([float(info[key]) for key in self.cost_key])
-        seen = np.array(obs, np.float64)
-        return seen, float(reward), bool(terminated), bool(truncated), {"cost": costs}
+        costs = np.array([_number(f"info[{key!r}]", info[key]) for key in self.cost_key])
+        seen = _observed(obs, self.observation_space.shape)
+        earned = _number("the reward of a step", reward)
+        return seen, earned, bool(terminated), bool(truncated), {"cost": costs}
+
+
+def _number(name: str, value: Any) -> float:
+    array = np.asarray(value)
+    if array.size != 1 or array.dtype.kind not in "biuf":
+        raise ValueError(f"{name} is {value!r}; allowed: a number")
+    return float(array.item())
+
+
+def _observed(obs: Any, shape: tuple[int, ...] | None) -> Float[np.ndarray, " obs"]:
+    seen = np.asarray(obs)
+    if seen.shape != shape or seen.dtype.kind not in "biuf":
+        found = f"{seen.dtype} of shape {seen.shape}" if seen.dtype.kind != "O" else repr(obs)
+        raise ValueError(
+            f"an observation is {found}; allowed: numbers of shape {shape}, as its space says"
+        )
+    return np.array(seen, np.float64)
 
 
 def rescaled(act: Float[Any, "*batch act"], bounds: Box) -> Float[Any, "*batch act"]:
@@ -75,7 +94,7 @@ def observation_refusal(space: gymnasium.Space) -> str | None:
     flatten = "gymnasium.wrappers.FlattenObservation makes it one"
     if not isinstance(space, Box):
         return f"the observation space is {type(space).__name__}; allowed: a vector. {flatten}"
-    if len(space.shape) >= 2 and space.dtype == np.uint8:
+    if len(space.shape) == 3 or (len(space.shape) == 2 and space.dtype == np.uint8):
         return (
             f"the observation is an image of shape {space.shape}; allowed: a vector. Observe the"
             " state, or encode the image with gymnasium.wrappers.TransformObservation"
@@ -98,6 +117,13 @@ def action_refusal(space: gymnasium.Space) -> str | None:
             f"the actions are {space.dtype} of shape {space.shape}; allowed: a vector of real"
             f" numbers. {wrapper} makes them of one"
         )
+    if space.shape[0] == 0:
+        return "the action has no entries; allowed: at least one"
+    if (space.low == space.high).all():
+        return (
+            f"low and high of the action space are both {space.low}; allowed: a width above 0,"
+            " since no action would differ from another"
+        )
     bounded = np.isfinite(space.low) & np.isfinite(space.high)
     if not bounded.all():
         return (
@@ -112,10 +138,56 @@ def adapt(env: gymnasium.Env, cost_key: tuple[str, ...]) -> Adapted:
     problem = observation_refusal(env.observation_space) or action_refusal(env.action_space)
     if problem is not None:
         raise ValueError(problem)
-    env.reset(seed=0)
-    if len(env.step(env.action_space.sample())) == 6:
-        env = FromSafetyGymnasium(env)
-    return Adapted(env, cost_key)
+    try:
+        inspect.signature(env.unwrapped.reset).bind(seed=0, options=None)
+    except TypeError as error:
+        raise ValueError(
+            f"reset() cannot be called with seed and options ({error}); allowed:"
+            " reset(self, *, seed=None, options=None)"
+        ) from error
+    return Adapted(_with_five_parts(env), cost_key)
+
+
+def _with_five_parts(env: gymnasium.Env) -> gymnasium.Env:
+    """The same with Gymnasium's steps; a translation is put around what makes six parts.
+
+    Wrappers of Gymnasium's around that, such as the time limit of `gymnasium.make`, take five only.
+    """
+    try:
+        step = _first_step(env)
+    except (ValueError, gymnasium.error.Error):
+        if not isinstance(env, gymnasium.Wrapper):
+            raise
+        env.env = _with_five_parts(env.env)
+        step = _first_step(env)
+    if len(step) == 6:
+        _number("the cost of a step, its third part,", step[2])
+        return FromSafetyGymnasium(env)
+    return env
+
+
+def _first_step(env: gymnasium.Env) -> tuple[Any, ...]:
+    _begun(env, 0, None)
+    step: Any = env.step(env.action_space.sample())
+    if not (isinstance(step, tuple) and len(step) in (5, 6) and isinstance(step[-1], dict)):
+        raise ValueError(
+            f"step() returned {_kinds(step)}; allowed: (observation, reward, terminated, truncated,"
+            " info), or with the cost after the reward, as Safety-Gymnasium does"
+        )
+    return step
+
+
+def _begun(env: gymnasium.Env, seed: int | None, options: dict[str, Any] | None) -> Any:
+    start: Any = env.reset(seed=seed, options=options)
+    if not (isinstance(start, tuple) and len(start) == 2 and isinstance(start[1], dict)):
+        raise ValueError(f"reset() returned {_kinds(start)}; allowed: (observation, info)")
+    return start[0]
+
+
+def _kinds(value: Any) -> str:
+    if not isinstance(value, tuple):
+        return type(value).__name__
+    return f"({', '.join(type(part).__name__ for part in value)})"
 
 
 def maker(env: Environment) -> Callable[..., gymnasium.Env]:
@@ -171,7 +243,7 @@ def time_limit(env: gymnasium.Env) -> int | None:
 
 
 class Transitions(NamedTuple):
-    """Steps of one copy, one after the other."""
+    """Steps of one copy, one after the other; those that are not `sound` are terminal."""
 
     obs: Float[np.ndarray, "n obs"]
     act: Float[np.ndarray, "n act"]
@@ -180,6 +252,12 @@ class Transitions(NamedTuple):
     cost: Float[np.ndarray, "n cost"]
     terminated: Bool[np.ndarray, " n"]
     truncated: Bool[np.ndarray, " n"]
+
+    @property
+    def sound(self) -> Bool[np.ndarray, " n"]:
+        """Where observation, reward and costs are finite."""
+        finite = np.isfinite(self.next_obs).all(axis=1) & np.isfinite(self.cost).all(axis=1)
+        return finite & np.isfinite(self.reward)
 
 
 def random_steps(env: Adapted, steps: int, *, horizon: int, seed: int) -> Transitions:
@@ -193,6 +271,7 @@ def random_steps(env: Adapted, steps: int, *, horizon: int, seed: int) -> Transi
         next_obs, reward, terminated, truncated, info = env.step(act)
         age += 1
         truncated = truncated or age == horizon
+        terminated |= not all(np.isfinite(x).all() for x in (next_obs, reward, info["cost"]))
         rows.append((obs, act, next_obs, reward, info["cost"], terminated, truncated))
         obs = next_obs
         if terminated or truncated:

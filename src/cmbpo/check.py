@@ -7,9 +7,11 @@ from typing import Literal, NamedTuple
 
 import gymnasium
 import numpy as np
-from jaxtyping import Float
+from gymnasium.spaces import Box
+from jaxtyping import Float, Int
 from rich.console import Console
 
+from cmbpo import presets
 from cmbpo.adapted import (
     Adapted,
     Environment,
@@ -28,7 +30,7 @@ from cmbpo.settings import EnvSettings
 STEPS = 10_000
 """Random steps that an environment is judged by."""
 FEW = 100
-"""Steps with a cost below which nothing is said about whether observations tell it."""
+"""Steps of the rarer of two costs below which nothing is said of whether observations tell it."""
 SLOW = 1e-3
 """Seconds of a step from which on a process for each copy is worth its overhead."""
 STYLES = {"fine": "green", "hurts": "yellow", "refused": "bold red"}
@@ -69,21 +71,22 @@ def examine(env: Environment, settings: EnvSettings, *, steps: int = STEPS) -> I
     horizon = settings.horizon or time_limit(first) or 1000
     if limit.verdict == "refused":
         settings = replace(settings, horizon=None if time_limit(first) else horizon)
-    adapted = adapt(first, settings.cost_key)
     try:
+        adapted = adapt(first, settings.cost_key)
         began = time.perf_counter()
         rows = random_steps(adapted, steps, horizon=horizon, seed=0)
         seconds = (time.perf_counter() - began) / steps
+        repeats = _repeats(adapted, adapt(make(), settings.cost_key), horizon)
     except ValueError as error:
         yield refused(str(error))
         return
     yield _speed(seconds)
-    yield _repeats(adapted, adapt(make(), settings.cost_key), horizon)
+    yield repeats
     yield from _numbers(rows)
     yield from _endings(rows, horizon)
     for i, name in enumerate(settings.cost_key):
         yield from _cost(rows, i, name, horizon)
-    yield from _functions(make, settings, rows)
+    yield from _functions(make, adapted, settings, rows)
 
 
 def _spaces(env: gymnasium.Env) -> Iterator[Finding]:
@@ -96,6 +99,14 @@ def _spaces(env: gymnasium.Env) -> Iterator[Finding]:
         else:
             assert space.shape is not None
             yield fine(f"{what}: a vector of {space.shape[0]}")
+    if isinstance(env.action_space, Box):
+        stuck = np.flatnonzero(env.action_space.low == env.action_space.high)
+        if 0 < len(stuck) < env.action_space.low.size:
+            yield hurts(f"entries of the action whose low and high are the same: {_listed(stuck)}")
+
+
+def _listed(indices: Int[np.ndarray, " n"]) -> str:
+    return "index " + ", ".join(map(str, indices[:8])) + (", …" if len(indices) > 8 else "")
 
 
 def _time_limit(env: gymnasium.Env, asked: int | None) -> Finding:
@@ -134,12 +145,12 @@ def _numbers(rows: Transitions) -> Iterator[Finding]:
     if not sound.all():
         yield hurts(
             f"{(~sound).mean():.1%} of the steps have observations or rewards that are not finite;"
-            " they count as terminal"
+            " they count as terminal, earn nothing and cost at least 1"
         )
-    still = np.flatnonzero(np.ptp(rows.obs[np.isfinite(rows.obs).all(axis=1)], axis=0) == 0.0)
+    seen = rows.obs[np.isfinite(rows.obs).all(axis=1)]
+    still = np.flatnonzero((seen == seen[:1]).all(axis=0) & (len(seen) > 0))
     if len(still):
-        named = ", ".join(map(str, still[:8])) + (", …" if len(still) > 8 else "")
-        yield hurts(f"entries of the observation that never change: index {named}")
+        yield hurts(f"entries of the observation that never change: {_listed(still)}")
     if not still.size and sound.all():
         yield fine("observations and rewards are finite, and every observation moves")
 
@@ -155,7 +166,8 @@ def _endings(rows: Transitions, horizon: int) -> Iterator[Finding]:
     if early.any():
         yield hurts(
             f"{early.sum()} of {len(ends)} episodes were truncated by the environment before its"
-            f" time limit of {horizon}; they train, but are not counted as whole episodes"
+            f" time limit of {horizon}; they count as whole episodes, and the cost limit, which is"
+            f" for {horizon} steps, holds for their cost per {horizon} steps"
         )
     if len(ends) > 2 and ended.all() and len(set(lengths)) == 1:
         yield hurts(
@@ -171,9 +183,16 @@ def _endings(rows: Transitions, horizon: int) -> Iterator[Finding]:
 
 def _cost(rows: Transitions, which: int, name: str, horizon: int) -> Iterator[Finding]:
     cost = rows.cost[:, which]
-    if not np.isfinite(cost).all():
-        yield hurts(f"{name!r} is not finite in {(~np.isfinite(cost)).mean():.1%} of the steps")
-        cost = np.nan_to_num(cost)
+    finite = np.isfinite(cost)
+    if not finite.any():
+        yield refused(f"{name!r} was {cost[0]} in the first and finite in no step; allowed: finite")
+        return
+    if not finite.all():
+        yield hurts(
+            f"{name!r} is not finite in {(~finite).mean():.1%} of the steps; they count as"
+            " terminal, earn nothing and cost 1"
+        )
+    cost = np.where(rows.sound, cost, np.where(finite, np.maximum(cost, 1.0), 1.0))
     if (cost < 0).any():
         yield hurts(
             f"{name!r} is negative in {(cost < 0).mean():.1%} of the steps: that buys off others"
@@ -192,15 +211,21 @@ def _cost(rows: Transitions, which: int, name: str, horizon: int) -> Iterator[Fi
     yield fine(told)
     if cost.max() <= 1.0 and cost.min() >= 0.0:
         yield fine(f"{name!r} is within 0 and 1 a step: --critic.bound-cost may be set")
-    yield from _told_by_observations(rows, cost, paid, name)
+    sound = Transitions(*(part[rows.sound] for part in rows))
+    yield from _told_by_observations(sound, cost[rows.sound], name)
 
 
 def _told_by_observations(
-    rows: Transitions, cost: Float[np.ndarray, " n"], paid: int, name: str
+    rows: Transitions, cost: Float[np.ndarray, " n"], name: str
 ) -> Iterator[Finding]:
-    if min(paid, len(cost) - paid) < FEW and len(np.unique(cost)) <= 2:
+    values, counts = np.unique(cost, return_counts=True)
+    if len(values) < 2:
+        yield hurts(f"{name!r} was {cost[0]:g} in all sound steps: random actions change nothing")
+        return
+    if len(values) == 2 and counts.min() < FEW:
+        rarer = int(np.argmin(counts))
         yield hurts(
-            f"{name!r} has too few steps of one kind, {min(paid, len(cost) - paid)}, to say whether"
+            f"{name!r} was {values[rarer]:g} in {counts[rarer]} steps only, too few to say whether"
             " observations tell it"
         )
         return
@@ -219,7 +244,11 @@ def _told_by_observations(
 
 
 def _functions(
-    make: Callable[..., gymnasium.Env], settings: EnvSettings, rows: Transitions, steps: int = 1000
+    make: Callable[..., gymnasium.Env],
+    env: Adapted,
+    settings: EnvSettings,
+    rows: Transitions,
+    steps: int = 1000,
 ) -> Iterator[Finding]:
     unlimited = (np.inf,) * len(settings.cost_key)
     task = OwnTask(make, name="", cost_limits=unlimited, settings=settings)
@@ -228,7 +257,12 @@ def _functions(
     yield from (refused(complaint) for complaint in wrong)
     for name, offered in (("cost", task.knows_cost), ("terminated", task.knows_termination)):
         told = f"{name}(obs, act, next_obs)"
-        if not offered:
+        if not offered and env.has_wrapper_attr(name):
+            yield fine(
+                f"what it has as {name!r} is no function {told} and is not used: CMBPO learns it"
+                " (the others need none)"
+            )
+        elif not offered:
             yield fine(f"no function {told} is offered: CMBPO learns it (the others need none)")
         elif not any(f" {told}" in complaint for complaint in wrong):
             yield fine(f"its function {told} agrees with {len(some.obs)} steps, on JAX arrays")
@@ -237,6 +271,9 @@ def _functions(
 def main(env: str, settings: EnvSettings) -> bool:
     """Print the findings; whether the environment can be trained on."""
     console, trainable, warned = Console(highlight=False), True, 0
+    if presets.is_ours(env):
+        console.print(f"{env} is a task of this package and needs no check")
+        return True
     for finding in examine(env, settings):
         console.print(f"{finding.verdict:<8}", style=STYLES[finding.verdict], end="")
         console.print(finding.sentence, soft_wrap=True, markup=False)

@@ -65,13 +65,11 @@ class Ledger:
         for name, value in state.items():
             setattr(self, name, int(value) if name == "env_steps" else np.array(value))
 
-    def means(self) -> dict[str, float]:
-        """Return, cost and length, each the mean over the newest whole episodes."""
+    def means(self) -> dict[str, float | np.ndarray]:
+        """Return, costs and length, each the mean over the newest whole episodes."""
         seen = self.recent[~np.isnan(self.recent[:, 0])]
-        if not len(seen):
-            return {"Metrics/EpRet": np.nan, "Metrics/EpCost": np.nan, "Metrics/EpLen": np.nan}
-        ret, length, *cost = seen.mean(axis=0).tolist()
-        return {"Metrics/EpRet": ret, "Metrics/EpCost": sum(cost), "Metrics/EpLen": length}
+        mean = seen.mean(axis=0) if len(seen) else np.full(self.recent.shape[1], np.nan)
+        return {"Metrics/EpRet": mean[0], "Metrics/EpCost": mean[2:], "Metrics/EpLen": mean[1]}
 
     def note(
         self,

@@ -2,7 +2,8 @@
 
 import time
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from rich.console import Console, Group
@@ -31,35 +32,25 @@ LEARNING = {
     "imagined cost": "Constraint/Model",
 }
 AGAINST_LIMIT = ("cost", "cost estimate", "imagined cost")
+LIMIT = "Constraint/Limit"
 TOTALS = ("Time/FPS", "Time/Total", "Time/Epoch")
 BARS = "▁▂▃▄▅▆▇█"
 
 
-def view(
-    title: str, *, total_steps: int, cost_limit: float, console: Console | None = None
-) -> "LiveView | PlainView":
+def view(title: str, *, total_steps: int, console: Console | None = None) -> "LiveView | PlainView":
     """The view that suits `console`, by default standard output; a context that takes rows."""
     console = console or Console()
     kind = LiveView if console.is_terminal else PlainView
-    return kind(console, title, total_steps=total_steps, cost_limit=cost_limit)
+    return kind(console, title, total_steps=total_steps)
 
 
 class PlainView:
     """A line per update, at most one every two seconds, and always the first and the last."""
 
-    def __init__(
-        self,
-        console: Console,
-        title: str,
-        *,
-        total_steps: int,
-        cost_limit: float,
-        every: float = 2.0,
-    ):
+    def __init__(self, console: Console, title: str, *, total_steps: int, every: float = 2.0):
         """Lines to `console`, at least `every` seconds apart."""
         self._console, self._title, self._every = console, title, every
         self._pace = _Pace(total_steps)
-        self._limit = cost_limit
         self._printed = -np.inf
         self._waiting = ""
 
@@ -89,20 +80,20 @@ class PlainView:
     def _line(self, row: Row) -> str:
         parts = [f"update {_number(row.get('Train/Epoch'))}", f"steps {self._pace.done:,}"]
         for label, key in (RESULTS | LEARNING).items():
-            if key in row and label not in ("cost estimate", "episode length", "imagined cost"):
-                parts.append(f"{label} {_value(label, row[key], self._limit)}")
+            if label not in ("cost estimate", "episode length", "imagined cost"):
+                parts += [f"{cell.name} {_text(label, cell)}" for cell in _cells(row, label, key)]
         return " | ".join([*parts, f"left {_clock(self._pace.left())}"])
 
 
 class LiveView:
     """A table that is drawn anew with each update, and a bar with the time left."""
 
-    def __init__(self, console: Console, title: str, *, total_steps: int, cost_limit: float):
+    def __init__(self, console: Console, title: str, *, total_steps: int):
         """A table on `console`."""
-        self._title, self._limit = title, cost_limit
+        self._title = title
         self._pace = _Pace(total_steps)
         self._row: Row = {}
-        self._past: dict[str, list[float]] = {"return": [], "cost": []}
+        self._past: dict[str, list[float]] = {}
         self._live = Live(self, console=console, refresh_per_second=2)
 
     def __enter__(self) -> "LiveView":
@@ -117,10 +108,10 @@ class LiveView:
     def show(self, row: Row) -> None:
         """Take the row of one update."""
         self._pace.note(row)
-        for label, values in self._past.items():
-            number = float(row.get(RESULTS[label], np.nan))
-            if np.isfinite(number):
-                values.append(number)
+        for label in ("return", "cost"):
+            for cell in _cells(row, label, RESULTS[label]):
+                if np.isfinite(number := float(cell.value)):
+                    self._past.setdefault(cell.name, []).append(number)
         self._row = row
 
     def say(self, message: str) -> None:
@@ -140,7 +131,7 @@ class LiveView:
         body: list[Table | Text] = [self._bar()]
         if self._row:
             body += [Text(), columns]
-        if min(map(len, self._past.values())) > 1:
+        if self._past:
             body += [Text(), self._history()]
         return Panel(
             Group(*body),
@@ -154,14 +145,13 @@ class LiveView:
 
     def _lines(self, quantities: dict[str, str]) -> Iterable[tuple[str, str | Text]]:
         for label, key in quantities.items():
-            if key in self._row:
-                value = self._row[key]
-                text = _value(label, value, self._limit)
-                if label in AGAINST_LIMIT and np.isfinite(float(value)):
-                    style = "green" if float(value) <= self._limit else "bold red"
-                    yield label, Text(text, style)
+            for cell in _cells(self._row, label, key):
+                text = _text(label, cell)
+                if label in AGAINST_LIMIT and np.isfinite(float(cell.value)):
+                    style = "green" if float(cell.value) <= cell.limit else "bold red"
+                    yield cell.name, Text(text, style)
                 else:
-                    yield label, text
+                    yield cell.name, text
 
     def _bar(self) -> Table:
         pace = self._pace
@@ -179,7 +169,7 @@ class LiveView:
 
     def _history(self) -> Table:
         table = Table.grid(expand=True, padding=(0, 3))
-        width = max((self._live.console.width - 30) // 2, 8)
+        width = max((self._live.console.width - 30) // len(self._past), 8)
         cells = []
         for label, values in self._past.items():
             table.add_column(ratio=1)
@@ -223,10 +213,25 @@ def _pairs(lines: Iterable[tuple[str, str | Text]]) -> Table:
     return table
 
 
-def _value(label: str, value: object, limit: float) -> str:
+class _Cell(NamedTuple):
+    name: str
+    value: Any
+    limit: float
+
+
+def _cells(row: Row, label: str, key: str) -> Iterator[_Cell]:
+    """What the row holds under `key`; of several costs, each by its name."""
+    for name, value in row.items():
+        if name == key or name.startswith(f"{key}/"):
+            cost = name.removeprefix(key)
+            limit = float(row.get(LIMIT + cost, np.inf))
+            yield _Cell(f"{label} {cost[1:]}".strip(), value, limit)
+
+
+def _text(label: str, cell: _Cell) -> str:
     if label == "cost":
-        return f"{_number(value)} of {_number(limit)}"
-    return value if isinstance(value, str) else _number(value)
+        return f"{_number(cell.value)} of {_number(cell.limit)}"
+    return cell.value if isinstance(cell.value, str) else _number(cell.value)
 
 
 def _number(value: object) -> str:

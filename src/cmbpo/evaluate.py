@@ -89,6 +89,13 @@ class Evaluation(NamedTuple):
     cost_names: tuple[str, ...]
     horizon: int = 1000
 
+    def __str__(self) -> str:
+        """The table as text."""
+        console = Console(width=100, color_system=None, force_terminal=False)
+        with console.capture() as captured:
+            console.print(self.table())
+        return captured.get().rstrip()
+
     def table(self) -> Table:
         """Both side by side."""
         sides = (self.deterministic, self.stochastic)

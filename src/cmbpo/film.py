@@ -88,6 +88,12 @@ def _picture(env: gymnasium.Env) -> np.ndarray:
     try:
         return np.asarray(env.render(), np.uint8)
     except Exception as error:  # each graphics library fails in its own way
+        modes = env.metadata.get("render_modes") or []
+        if "rgb_array" not in modes:
+            raise RunError(
+                f"the video cannot be drawn: {env.unwrapped} has no render mode 'rgb_array' (it"
+                f" has: {', '.join(map(repr, modes)) or 'none'})"
+            ) from error
         raise RunError(
             f"the video cannot be drawn: {error}; without a screen MuJoCo draws with the system "
             "package libegl1 or libosmesa6 (MUJOCO_GL=egl or MUJOCO_GL=osmesa chooses)"

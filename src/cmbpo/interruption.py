@@ -10,6 +10,8 @@ from typing import Any
 
 HANGUP = getattr(signal, "SIGHUP", None)
 """A closed terminal; None where the system has no such signal."""
+_lists: list[list[int]] = []
+"""What has come since the outermost `noted` was entered, while it is."""
 
 
 @contextmanager
@@ -17,7 +19,8 @@ def noted(*, second_raises: bool) -> Iterator[list[int]]:
     """The signals to stop that have come so far; the second one may stop at once.
 
     A closed terminal is a first one, but no second one: shell and system may both tell of it. Where
-    it is to be ignored, as under nohup, it is. Outside the main thread no signal comes.
+    it is to be ignored, as under nohup, it is. Outside the main thread no signal comes. Inside
+    another `noted` the outer one goes on to decide, and its list is the one that is given.
     """
     came: list[int] = []
 
@@ -34,13 +37,18 @@ def noted(*, second_raises: bool) -> Iterator[list[int]]:
     if threading.current_thread() is not threading.main_thread():
         yield came
         return
+    if _lists:
+        yield _lists[0]
+        return
     heeded = [signal.SIGINT, signal.SIGTERM]
     if HANGUP is not None and signal.getsignal(HANGUP) is not signal.SIG_IGN:
         heeded.append(HANGUP)
     before = {number: signal.signal(number, note) for number in heeded}
+    _lists.append(came)
     try:
         yield came
     finally:
+        _lists.clear()
         for number, handler in before.items():
             signal.signal(number, handler)
 

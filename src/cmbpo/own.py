@@ -1,5 +1,6 @@
 """The user's own environment as a task: what is known of it, and what will have to be learned."""
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -149,7 +150,7 @@ def _complaint(
         )
     rows_said, rows_true = (x.reshape(len(true), -1).astype(float) for x in (said[0], true))
     wrong = ~np.isclose(rows_said, rows_true, rtol=1e-3, atol=1e-4)
-    differ = np.any(wrong, axis=1) & np.all(np.isfinite(rows.next_obs), axis=1)
+    differ = np.any(wrong, axis=1) & rows.sound
     missed = differ[np.any((rows_said != 0.0) | (rows_true != 0.0), axis=1)]
     if differ.mean() > TOLERATED or (len(missed) >= FEW and missed.mean() > TOLERATED_EVENTS):
         first = int(np.argmax(differ))
@@ -161,9 +162,18 @@ def _complaint(
 
 
 def _function(env: gymnasium.Env, name: str) -> Callable[..., Any] | None:
-    """The function of this name that the environment or a wrapper around it offers, if any."""
+    """The function of (obs, act, next_obs) that the environment or a wrapper of it offers, if any.
+
+    Something else may well have the same name: it is not what is looked for.
+    """
     found = env.get_wrapper_attr(name) if env.has_wrapper_attr(name) else None
-    return found if callable(found) else None
+    if not callable(found):
+        return None
+    try:
+        inspect.signature(found).bind("obs", "act", "next_obs")
+    except (TypeError, ValueError):
+        return None
+    return found
 
 
 def _horizon(env: gymnasium.Env, name: str, asked: int | None) -> int:

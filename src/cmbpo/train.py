@@ -337,21 +337,22 @@ def run(
     settings: TrainSettings, callbacks: Sequence[Callback] = (), env: Environment | None = None
 ) -> tuple[Path, Policy]:
     """Train from the start, in a new run folder; `env` is the user's own, made in Python."""
-    backend = device.use(settings.device)
-    trainer = Trainer(settings, env)
-    with closing(trainer.simulator):
-        if settings.init_from is not None:
-            trainer.take_over(Run.open(settings.init_from))
-        notes = {"backend": backend, "horizon": trainer.task.horizon}
-        with Run.create(settings, notes) as folder:
-            return folder.folder, _loop(trainer, folder, callbacks)
+    with interruption.noted(second_raises=True) as interrupted:
+        backend = device.use(settings.device)
+        trainer = Trainer(settings, env)
+        with closing(trainer.simulator):
+            if settings.init_from is not None:
+                trainer.take_over(Run.open(settings.init_from))
+            notes = {"backend": backend, "horizon": trainer.task.horizon}
+            with Run.create(settings, notes) as folder:
+                return folder.folder, _loop(trainer, folder, callbacks, interrupted)
 
 
 def resume(
     folder: Path, total_steps: int | None = None, callbacks: Sequence[Callback] = ()
 ) -> tuple[Path, Policy]:
     """Go on with a run from its newest good checkpoint."""
-    with Run.resume(folder) as opened:
+    with interruption.noted(second_raises=True) as interrupted, Run.resume(folder) as opened:
         settings = opened.settings
         if total_steps is not None and total_steps != settings.total_steps:
             settings = opened.extend(total_steps)
@@ -363,20 +364,17 @@ def resume(
                 trainer.restore(state)
             elif settings.init_from is not None:
                 trainer.take_over(Run.open(settings.init_from))
-            return opened.folder, _loop(trainer, opened, callbacks)
+            return opened.folder, _loop(trainer, opened, callbacks, interrupted)
 
 
-def _loop(trainer: Trainer, folder: Run, callbacks: Sequence[Callback]) -> Policy:
+def _loop(
+    trainer: Trainer, folder: Run, callbacks: Sequence[Callback], interrupted: Sequence[int]
+) -> Policy:
     settings = trainer.settings
     title = f"{settings.algo} on {settings.env_id}, seed {settings.seed}"
-    with (
-        interruption.noted(second_raises=True) as interrupted,
-        console.view(
-            title, total_steps=settings.total_steps, cost_limit=float(trainer.limits[0])
-        ) as view,
-    ):
+    with console.view(title, total_steps=settings.total_steps) as view:
         view.say(f"run folder: {folder.folder}")
-        if trainer.ledger.env_steps == 0:
+        if trainer.ledger.env_steps == 0 and not interrupted:
             view.say("first real steps and first model …")
             trainer.warm_up()
             folder.record_episodes(trainer.take_episodes())
@@ -395,12 +393,22 @@ def _loop(trainer: Trainer, folder: Run, callbacks: Sequence[Callback]) -> Polic
                 callback(row)
             if trainer.update % settings.checkpoint_every == 0:
                 folder.save(trainer.state(), trainer.update)
-        if trainer.update % settings.checkpoint_every or not folder.checkpoints():
+        begun = trainer.ledger.env_steps > 0
+        if begun and (trainer.update % settings.checkpoint_every or not folder.checkpoints()):
             folder.save(trainer.state(), trainer.update)
-        curves = plot_run(folder.folder)
-    view.say(f"curves: {curves}")
-    if interrupted:
+        curves = plot_run(folder.folder) if begun else None
+    if curves is not None:
+        view.say(f"curves: {curves}")
+    in_python = settings.env_id.startswith(own.IN_PYTHON)
+    if interrupted and not in_python:
         view.say(f"interrupted; go on with: cmbpo train --resume {folder.folder}")
-    elif not settings.env_id.startswith(own.IN_PYTHON):
+    elif interrupted and begun:
+        view.say(
+            "interrupted; its environment was made in Python, so that no command goes on with it;"
+            f" cmbpo.load({str(folder.folder)!r}, env=…) gives its policy"
+        )
+    elif interrupted:
+        view.say("interrupted before its first step: there is nothing to go on from")
+    elif not in_python:
         view.say(f"see what it learned: cmbpo evaluate {folder.folder}")
     return trainer.learner.policy

@@ -12,7 +12,7 @@ from typing import Protocol
 from cmbpo import interruption
 from cmbpo.experiments import live, machine
 from cmbpo.experiments.local import Local
-from cmbpo.experiments.plan import Job, conflict
+from cmbpo.experiments.plan import Job, conflict, damage
 from cmbpo.experiments.progress import Progress, finished, read
 from cmbpo.experiments.ray_cluster import Cluster
 
@@ -70,11 +70,15 @@ def main(
         raise ValueError(f"could not make {log_dir}: {error.strerror}") from None
     lines = {job.name: live.Line(job.name, job.settings.total_steps) for job in jobs}
     for job in jobs:
-        if finished(job.folder, job.settings.total_steps):
-            lines[job.name].state = "finished"
-            lines[job.name].progress = read(job.folder)
-    todo = [job for job in jobs if lines[job.name].state != "finished"]
-    print(f"{len(jobs)} runs in {log_dir}, {len(jobs) - len(todo)} of them finished before")
+        line = lines[job.name]
+        line.reason = damage(job)
+        if line.reason is not None:
+            line.state = "failed"
+        elif finished(job.folder, job.settings.total_steps):
+            line.state, line.progress = "finished", read(job.folder)
+    todo = [job for job in jobs if lines[job.name].state == "waiting"]
+    before = sum(line.state == "finished" for line in lines.values())
+    print(f"{len(jobs)} runs in {log_dir}, {before} of them finished before")
     interrupted = False
     if todo:
         with ExitStack() as stack:
@@ -123,8 +127,12 @@ def drive(
                 else:
                     engine.kill()
             while waiting and engine.room():
-                engine.start(waiting.popleft())
-                going += 1
+                job = waiting.popleft()
+                try:
+                    engine.start(job)
+                    going += 1
+                except OSError as error:
+                    _close(lines[job.name], job, str(error), interrupted=False)
             live.update(lines, engine.progress())
             for job, reason in engine.ended():
                 going -= 1
@@ -152,7 +160,8 @@ def _report(
     failed = [line for line in lines.values() if line.state == "failed"]
     for line in failed:
         print(f"  {line.name} failed: {line.reason}")
-        print(f"    all it printed: {log_dir / line.name / 'console.txt'}")
+        if (printed := log_dir / line.name / "console.txt").exists():
+            print(f"    all it printed: {printed}")
     if interrupted or failed:
         print(f"go on with: {shlex.join(command)}")
     print(f"look at them with: cmbpo report {log_dir} --out {log_dir / 'report'}")

@@ -2,10 +2,10 @@
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions
 from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
@@ -15,6 +15,9 @@ from cmbpo.experiments.progress import Progress
 
 STYLES = {"waiting": "dim", "running": "cyan", "finished": "green", "failed": "bold red"}
 """States of a run; `stopped` is the fifth."""
+HEADER = ("done", "steps", "return", "cost", "left")
+BAR = 8
+"""Characters of a progress bar, at least."""
 
 
 @dataclass
@@ -115,28 +118,58 @@ class LiveLines:
         """Print a line above the table."""
         self._live.console.print(message, highlight=False, markup=False)
 
-    def __rich__(self) -> Table:
-        """The table as it is now."""
-        table = Table(box=None, padding=(0, 1), header_style="dim", expand=True)
-        table.add_column("run", no_wrap=True)
-        table.add_column("", min_width=8, ratio=1)
-        for name in ("steps", "return", "cost", "left"):
-            table.add_column(name, justify="right", no_wrap=True)
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Table]:
+        """The table as it is now: names are shortened, and the bars left out, for want of room."""
         order = ["running", "failed", "stopped", "waiting", "finished"]
-        for line in sorted(self._lines, key=lambda line: order.index(line.state)):
-            words = line.words()
+        lines = sorted(self._lines, key=lambda line: order.index(line.state))
+        cells = [_cells(line) for line in lines]
+        needed = sum(max(map(len, column)) + 1 for column in zip(HEADER, *cells, strict=True))
+        room = options.max_width - needed
+        longest = max(len(line.name) for line in lines)
+        table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="dim")
+        table.add_column("run", no_wrap=True)
+        bars = room - longest - 1 >= BAR
+        if bars:
+            table.add_column("", width=min(room - longest - 1, 5 * BAR))
+        for name in HEADER:
+            table.add_column(name, justify="right", no_wrap=True)
+        for line, (*words, cost, left) in zip(lines, cells, strict=True):
             now = line.progress
             over = now is not None and now.cost > now.limit
-            style = STYLES.get(line.state, "yellow")
             table.add_row(
-                line.name,
-                ProgressBar(total=1.0, completed=line.share),
-                words["steps"],
-                words.get("return", ""),
-                Text(words.get("cost", ""), "red" if over else ""),
-                Text(words.get("left", line.state), style),
+                shortened(line.name, max(room, 9)),
+                *([ProgressBar(total=1.0, completed=line.share)] if bars else []),
+                *words,
+                Text(cost, "red" if over else ""),
+                Text(left, STYLES.get(line.state, "yellow")),
             )
-        return table
+        yield table
+
+
+def _cells(line: Line) -> tuple[str, ...]:
+    """A line of the table below `HEADER`."""
+    words, now = line.words(), line.progress
+    steps = f"{short(now.steps if now else 0)} of {short(line.total_steps)}"
+    rest = (words.get("return", ""), words.get("cost", ""), words.get("left", line.state))
+    return (f"{math.floor(100 * line.share)} %", steps, *rest)
+
+
+def short(count: int) -> str:
+    """A count in at most four digits and a letter, rounded down: 9,999, 12k, 1.2M."""
+    if count < 10_000:
+        return f"{count:,}"
+    if count < 1_000_000:
+        return f"{count // 1_000}k"
+    tenths = count // 100_000
+    return f"{tenths / 10:g}M" if tenths < 100 else f"{tenths // 10}M"
+
+
+def shortened(name: str, width: int) -> str:
+    """The name in at most `width` characters, without its middle where it is longer."""
+    if len(name) <= width:
+        return name
+    end = width // 2
+    return f"{name[: width - end - 1]}…{name[-end:]}"
 
 
 def summary(lines: Sequence[Line]) -> str:

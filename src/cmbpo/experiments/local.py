@@ -26,7 +26,7 @@ class Local:
 
     def start(self, job: Job) -> None:
         """Start a run, or go on with it."""
-        place = self._free.pop(0)
+        place = self._free[0]
         env = dict(self._env)
         if self._gpus:
             several = len(self._gpus) > 1
@@ -34,6 +34,7 @@ class Local:
         self._workers[place] = Worker(
             job, job.folder, cores=self._cores, command=self._command, env=env
         )
+        del self._free[0]
 
     def progress(self) -> dict[str, Progress | None]:
         """How far each run is that runs now."""

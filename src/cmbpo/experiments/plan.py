@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from cmbpo import presets
+from cmbpo.experiments import progress
 from cmbpo.settings import TrainSettings
 
 
@@ -117,7 +118,18 @@ def jobs(
                 settings = presets.preset(arm.algo, env, preset)
                 changes = {**arm.changes, **arm.by_task.get(task, {}), **asked, "seed": seed}
                 found.append(Job(name, changed(settings, changes)))
+                _require_limits(found[-1].settings)
     return found
+
+
+def _require_limits(settings: TrainSettings) -> None:
+    """An environment of the user's own has no limits but those that are given."""
+    limits, costs = settings.cost_limit, settings.env.cost_key
+    if not presets.is_ours(settings.env_id) and len(limits or ()) != len(costs):
+        raise ValueError(
+            f"cost_limit is {limits}; allowed for {settings.env_id}: a number for each cost"
+            f" ({', '.join(costs)}), as in --set cost_limit={','.join(['25'] * len(costs))}"
+        )
 
 
 def _known(env_id: str) -> str:
@@ -216,12 +228,9 @@ def _parsed(text: str) -> Any:
 def conflict(job: Job) -> str | None:
     """How the settings of a job differ from those that its folder was made with, if they do."""
     try:
-        text = (job.folder / "config.json").read_text(encoding="utf-8")
-        held = _flat(json.loads(text)["settings"])
-    except (FileNotFoundError, NotADirectoryError):
+        held = _held(job)
+    except (OSError, ValueError):
         return None
-    except (ValueError, KeyError, TypeError):
-        return f"{job.folder / 'config.json'} is not readable"
     asked = _flat(json.loads(json.dumps(dataclasses.asdict(job.settings))))
     for key in sorted(held.keys() & asked.keys() - set(MAY_DIFFER)):
         if held[key] != asked[key]:
@@ -230,6 +239,29 @@ def conflict(job: Job) -> str | None:
                 " choose another --log-dir"
             )
     return None
+
+
+def damage(job: Job) -> str | None:
+    """Why the run cannot go on in its folder as that is, if it cannot."""
+    there = next(path for path in (job.folder, *job.folder.parents) if path.exists())
+    if not there.is_dir():
+        return f"{there} is a file; allowed: a folder, or nothing yet"
+    try:
+        if (job.folder / "config.json").exists():
+            _held(job)
+        progress.newest(job.folder)
+    except (OSError, ValueError) as error:
+        return str(error)
+    return None
+
+
+def _held(job: Job) -> dict[str, Any]:
+    """The settings that the folder was made with."""
+    path = job.folder / "config.json"
+    try:
+        return _flat(json.loads(path.read_text(encoding="utf-8"))["settings"])
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise ValueError(f"{path} is not readable: it holds no settings") from None
 
 
 def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

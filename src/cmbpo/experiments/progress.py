@@ -20,11 +20,28 @@ class Progress(NamedTuple):
 
 
 def read(folder: Path) -> Progress | None:
-    """The newest update in the folder, or None before the first."""
-    rows = _tail(folder / "progress.csv")
-    if not rows:
+    """The newest update in the folder; None before the first, and where it cannot be read."""
+    try:
+        return newest(folder)
+    except (OSError, ValueError):
         return None
-    first, last = rows[0], rows[-1]
+
+
+def newest(folder: Path) -> Progress | None:
+    """The newest update in the folder, or None before the first; ValueError where damaged."""
+    path = folder / "progress.csv"
+    try:
+        rows = _tail(path)
+        return _progress(rows[0], rows[-1]) if rows else None
+    except FileNotFoundError:
+        return None
+    except KeyError as missing:
+        raise ValueError(f"{path} has no column {missing.args[0]}") from None
+    except (ValueError, csv.Error) as error:
+        raise ValueError(f"{path} is not readable: {error}") from None
+
+
+def _progress(first: dict[str, str], last: dict[str, str]) -> Progress:
     steps = int(last["TotalEnvSteps"]) - int(first["TotalEnvSteps"])
     seconds = float(last["Time/Total"]) - float(first["Time/Total"])
     return Progress(
@@ -53,17 +70,14 @@ def _number(row: dict[str, str], name: str) -> float:
 
 def _tail(path: Path) -> list[dict[str, str]]:
     """The last complete rows, with the names of their columns."""
-    try:
-        with path.open("rb") as file:
-            header = file.readline()
-            start, end = file.tell(), file.seek(0, 2)
-            file.seek(max(start, end - TAIL))
-            text = file.read()
-    except FileNotFoundError:
-        return []
-    lines = text[: text.rfind(b"\n") + 1].decode().splitlines()
+    with path.open("rb") as file:
+        header = file.readline()
+        start, end = file.tell(), file.seek(0, 2)
+        file.seek(max(start, end - TAIL))
+        text = file.read()
     if end - start > TAIL:
-        del lines[:1]
+        text = text[text.find(b"\n") + 1 :]
+    lines = text[: text.rfind(b"\n") + 1].decode().splitlines()
     (names,) = csv.reader([header.decode()]) if header.endswith(b"\n") else [[]]
     rows = [row for row in csv.reader(lines) if len(row) == len(names)]
     return [dict(zip(names, row, strict=True)) for row in rows]

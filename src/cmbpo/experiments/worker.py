@@ -11,10 +11,11 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from cmbpo import interruption
 from cmbpo.experiments import machine, progress
 from cmbpo.experiments.plan import Job
 
@@ -34,15 +35,20 @@ class Worker:
         self._console = folder / "console.txt"
         self._printed_before = self._console.stat().st_size if self._console.exists() else 0
         with self._console.open("ab") as console:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "cmbpo.experiments.worker"],
-                stdin=subprocess.PIPE,
-                stdout=console,
-                stderr=subprocess.STDOUT,
-                env=os.environ | dict(env),
-                start_new_session=True,
-                text=True,
-            )
+            # The run is born with SIGINT blocked, and lets it in once it can take note of it.
+            mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+            try:
+                self._process = subprocess.Popen(
+                    [sys.executable, "-m", "cmbpo.experiments.worker"],
+                    stdin=subprocess.PIPE,
+                    stdout=console,
+                    stderr=subprocess.STDOUT,
+                    env=os.environ | dict(env),
+                    start_new_session=True,
+                    text=True,
+                )
+            finally:
+                signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         task = {
             "folder": str(folder),
             "arm": job.arm,
@@ -65,6 +71,8 @@ class Worker:
 
     def failure(self) -> str | None:
         """After its end: why the run did not take all its steps; None if it did."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
         if progress.finished(self.folder, self.job.settings.total_steps):
             return None
         status = self._process.returncode
@@ -87,24 +95,28 @@ class Worker:
 
 def main() -> None:
     """The run's side: its task is a line of standard input, which then stays open."""
-    # Ray's workers block SIGINT, and a child inherits that.
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT, signal.SIGTERM})
-    task = json.loads(sys.stdin.readline())
-    threading.Thread(target=_stop_with_starter, daemon=True).start()
-    machine.hold_cores(task["cores"])
-    sys.argv = task["command"]
     try:
-        work(Path(task["folder"]), task["settings"], task["arm"])
+        with interruption.noted(second_raises=True) as interrupted:
+            # A worker of Ray hands down SIGTERM blocked, too.
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT, signal.SIGTERM})
+            task = json.loads(sys.stdin.readline())
+            threading.Thread(target=_stop_with_starter, daemon=True).start()
+            machine.hold_cores(task["cores"])
+            sys.argv = task["command"]
+            work(Path(task["folder"]), task["settings"], task["arm"], interrupted)
     except (ValueError, FileNotFoundError) as mistake:
         sys.exit(str(mistake))
     except KeyboardInterrupt:
         sys.exit("interrupted")
 
 
-def work(folder: Path, settings: dict[str, Any], arm: str) -> None:
+def work(folder: Path, settings: dict[str, Any], arm: str, interrupted: Sequence[int]) -> None:
     """Train in `folder`: go on from its newest checkpoint, or begin."""
+    _wait_for(folder, interrupted)
     from cmbpo import config, device, own, train
 
+    if interrupted:
+        raise KeyboardInterrupt
     asked = config.settings_from_json({"settings": settings}, where="the experiment")
     if not (folder / "config.json").exists():
         backend = device.use(asked.device)
@@ -114,7 +126,6 @@ def work(folder: Path, settings: dict[str, Any], arm: str) -> None:
         (unfinished / "config.json").replace(folder / "config.json")
         shutil.rmtree(unfinished)
     (folder / "checkpoints").mkdir(exist_ok=True)
-    _wait_for(folder)
     train.resume(folder, total_steps=asked.total_steps)
 
 
@@ -127,11 +138,11 @@ def _stop_with_starter() -> None:
     os._exit(1)
 
 
-def _wait_for(folder: Path) -> None:
+def _wait_for(folder: Path, interrupted: Sequence[int]) -> None:
     """Give an earlier process, whose starter is gone, the time to leave the folder."""
     end = time.monotonic() + 1.5 * LAST_SECONDS
     with (folder / ".lock").open("a") as file:
-        while time.monotonic() < end:
+        while time.monotonic() < end and not interrupted:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 return

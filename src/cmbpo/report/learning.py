@@ -47,7 +47,7 @@ def learning(arms: Sequence[Arm], task: str, points: int) -> list[Panel]:
         limit = f", limit {' or '.join(f'{x:g}' for x in limits)}" if limits else ""
         panels.append(
             _over_steps(
-                f"{name.replace('_', ' ')} per 1000 steps{limit}",
+                f"{_words(name)} per 1000 steps{limit}",
                 [arm for arm in arms if any(name in r.episodes for r in arm.runs.get(task, []))],
                 task,
                 points,
@@ -58,6 +58,11 @@ def learning(arms: Sequence[Arm], task: str, points: int) -> list[Panel]:
         )
     panels.append(_against_cost(arms, task, points, rules))
     return panels
+
+
+def _words(column: str) -> str:
+    """The name of a cost, from that of its column."""
+    return column.replace("_", " ").replace("cost cost", "cost", 1)
 
 
 def _over_steps(

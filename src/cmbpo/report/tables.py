@@ -114,7 +114,8 @@ class Safety:
     """How one run ended and what it spent on the way."""
 
     end_return: float
-    end_cost: float
+    end_costs: dict[str, float]
+    """Of each cost, per 1000 steps; of their sum where there is no limit."""
     holds: bool
     env_steps: float
     cumulative_cost: float
@@ -141,7 +142,7 @@ def safety(run: Recorded) -> Safety:
     violated = [episodes[name] > whole * limit for name, limit in run.limits.items()]
     return Safety(
         end_return=float(episodes["return"][last].mean()) if last.any() else np.nan,
-        end_cost=_end_rate(run),
+        end_costs=rates or {"cost": _end_rate(run)},
         holds=all(rates[name] <= limit for name, limit in run.limits.items()),
         env_steps=float(run.steps[-1]),
         cumulative_cost=float(run.cumulative_cost[-1]),
@@ -193,7 +194,10 @@ def training(found: Collection) -> Table:
                 arm.label,
                 str(len(seeds)),
                 _middle([[seed.end_return for seed in seeds]], "{:.0f}"),
-                _middle([[seed.end_cost for seed in seeds]], "{:.1f}"),
+                " and ".join(
+                    _middle([[seed.end_costs[name] for seed in seeds]], "{:.1f}")
+                    for name in seeds[0].end_costs
+                ),
                 _share(held, len(seeds)),
                 _range([seed.env_steps for seed in seeds]),
                 f"{_iqm([seed.cumulative_cost for seed in seeds]):,.0f}",
@@ -218,7 +222,7 @@ def all_tasks(found: Collection) -> Table | None:
         ends = {task: [safety(run) for run in arm.runs[task]] for task in tasks}
         held = [seed.holds for seeds in ends.values() for seed in seeds]
         returns = [[s.end_return / TABLE_I[t].level for s in ends[t]] for t in tasks]
-        costs = [[s.end_cost / LIMIT for s in ends[t]] for t in tasks]
+        costs = [[s.end_costs["cost"] / LIMIT for s in ends[t]] for t in tasks]
         table.rows.append(
             [
                 arm.label,

@@ -97,4 +97,4 @@ class FromSafetyGymnasium(gymnasium.Wrapper):
         """Advance by one step; the cost is put into `info`."""
         step: tuple[Any, ...] = self.env.step(action)
         obs, reward, cost, terminated, truncated, info = step
-        return obs, reward, terminated, truncated, {**info, "cost": float(cost)}
+        return obs, reward, terminated, truncated, {**info, "cost": cost}
