@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 
 import gymnasium
 import jax
@@ -301,3 +302,11 @@ def test_a_module_of_the_working_folder_is_found(tmp_path):
         [sys.executable, "-P", "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == "9"
+
+
+@pytest.mark.parametrize("changes", [{"cost_key": ("foo",)}, {"horizon": 50}])
+def test_what_is_for_own_environments_is_refused_on_a_task_of_this_package(changes):
+    settings = replace(preset("cpo", "PointCircle"), env=EnvSettings(**changes))
+    (name,) = changes
+    with pytest.raises(ValueError, match=f"env.{name} is .* allowed for PointCircle-v0"):
+        own.find(settings)

@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Callable
+from dataclasses import fields
 from typing import Any
 
 import gymnasium
@@ -191,6 +192,12 @@ def _horizon(env: gymnasium.Env, name: str, asked: int | None) -> int:
 def find(settings: TrainSettings, env: Environment | None = None) -> Task:
     """The task of a run: one of this package, or one made of the user's environment."""
     if env is None and presets.is_ours(settings.env_id):
+        for field in fields(EnvSettings):
+            if (value := getattr(settings.env, field.name)) != field.default:
+                raise ValueError(
+                    f"env.{field.name} is {value!r}; allowed for {settings.env_id}:"
+                    f" {field.default!r}, since it is a task of this package"
+                )
         return tasks.get(settings.env_id)
     name = settings.env_id.removeprefix(IN_PYTHON)
     if env is None and settings.env_id.startswith(IN_PYTHON):
