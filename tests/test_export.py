@@ -43,7 +43,7 @@ def trained(folder, env_id):
         env_id=env_id,
         log_dir=str(folder),
         cost_limit=(5.0,),
-        env=EnvSettings(horizon=9),
+        env=EnvSettings(horizon=9) if env_id == "Kettle-v0" else EnvSettings(),
         policy=PolicySettings(hidden=(16, 8), last_layer_scale=3.0),
     )
     p = settings.policy
