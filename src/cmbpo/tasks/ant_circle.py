@@ -86,7 +86,7 @@ class AntCircle(SimulatedTask):
 
     def physics(self, threads: int) -> Physics:
         """Physics that measure the centre of mass and its velocity."""
-        return CentredPhysics(_spec, self.frame_skip, threads)
+        return CentredPhysics(self.model, _spec, self.frame_skip, threads)
 
     def start(self, random: np.random.Generator) -> Float[np.ndarray, " state"]:
         """The ant at the centre, with noise."""

@@ -6,6 +6,7 @@ the bit for any number of copies and threads. The solver therefore starts cold a
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from typing import Protocol, runtime_checkable
 
 import mujoco
@@ -78,9 +79,15 @@ class CentredPhysics(PlainPhysics):
     copy, and a loop in Python over the copies would hold up every thread.
     """
 
-    def __init__(self, robot: Callable[[], mujoco.MjSpec], frame_skip: int, threads: int):
-        """Prepare `threads` threads for the only robot of a scene that `robot` builds."""
-        super().__init__(robot().compile(), frame_skip, threads)
+    def __init__(
+        self,
+        model: mujoco.MjModel,
+        robot: Callable[[], mujoco.MjSpec],
+        frame_skip: int,
+        threads: int,
+    ):
+        """Prepare `threads` threads for `model`, whose only robot is what `robot` builds."""
+        super().__init__(model, frame_skip, threads)
         self._crowds = [Crowd(robot, size) for size in (1, 8, 32)]
 
     def measure(self, state: Float[np.ndarray, "N state"]) -> Float[np.ndarray, "N 6"]:
@@ -99,12 +106,9 @@ class Crowd:
     """One model of several robots that never touch: their kinematics in one call."""
 
     def __init__(self, robot: Callable[[], mujoco.MjSpec], size: int):
-        """Compile a scene of `size` robots."""
+        """Prepare the memory of `size` robots."""
         self.size = size
-        spec = robot()
-        for i in range(1, size):
-            spec.attach(robot(), prefix=f"{i}/", frame=spec.worldbody.add_frame())
-        self._model = spec.compile()
+        self._model = _crowded(robot, size)
         self._data = mujoco.MjData(self._model)
         self._roots = np.flatnonzero(self._model.body_parentid == 0)[1:]
 
@@ -122,6 +126,15 @@ class Crowd:
         mujoco.mj_subtreeVel(model, data)
         measured[:, :3] = data.subtree_com[self._roots[:n]]
         measured[:, 3:] = data.subtree_linvel[self._roots[:n]]
+
+
+@cache
+def _crowded(robot: Callable[[], mujoco.MjSpec], size: int) -> mujoco.MjModel:
+    """A scene of `size` robots, compiled once: that takes a tenth of a second."""
+    spec = robot()
+    for i in range(1, size):
+        spec.attach(robot(), prefix=f"{i}/", frame=spec.worldbody.add_frame())
+    return spec.compile()
 
 
 class Scene:
