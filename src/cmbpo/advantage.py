@@ -79,7 +79,7 @@ def estimate(
     def values(obs: Float[Array, "rows obs"]) -> Float[Array, "rows k"]:
         reward_value = jax.vmap(critic)(obs)
         cost_value = jax.vmap(lambda one: jax.vmap(one)(obs), out_axes=1)(cost_critic)
-        return jnp.concatenate([reward_value[:, None], bounded(cost_value, cost_bound)], axis=1)
+        return jnp.concatenate([reward_value[:, None], _bounded(cost_value, cost_bound)], axis=1)
 
     valid = steps.valid
     follows = jnp.concatenate([valid[1:], jnp.zeros_like(valid[:1])])
@@ -119,13 +119,12 @@ def estimate(
         advantage=jnp.where(valid, advantage, 0.0),
         cost_advantage=jnp.where(row, cost_advantage, 0.0),
         target=jnp.where(valid, advantage + value[..., 0], 0.0),
-        cost_target=jnp.where(row, bounded(cost_advantage + value[..., 1:], cost_bound), 0.0),
+        cost_target=jnp.where(row, _bounded(cost_advantage + value[..., 1:], cost_bound), 0.0),
         valid=valid,
     )
 
 
-def bounded(value: Float[Array, "*batch"], bound: float | None) -> Float[Array, "*batch"]:
-    """V_c within [0, `bound`]."""
+def _bounded(value: Float[Array, "*batch"], bound: float | None) -> Float[Array, "*batch"]:
     return value if bound is None else jnp.clip(value, 0.0, bound)
 
 

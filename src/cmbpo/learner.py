@@ -1,12 +1,11 @@
 """All that learns in a run, and the phases of an update as compiled programs."""
 
-from dataclasses import replace
 from functools import partial
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
+from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 
 from cmbpo import advantage, constraint, critic, model
 from cmbpo.advantage import Samples
@@ -89,25 +88,8 @@ def gather(
     `Value/CostMin` and `Value/CostMax` are of V_c as it is used, so bounded where it is: a network
     beyond its bound shows as a value at it, and how far beyond in `Loss/Loss_cost_critic`.
     """
-    samples = _estimated(reward_critic, cost_critic, parts, settings)
-    real = parts[0].obs.reshape(-1, parts[0].obs.shape[-1])
-    cost_value = jax.vmap(lambda one: jax.vmap(one)(real))(cost_critic)
-    cost_value = advantage.bounded(cost_value, _cost_bound(settings))
-    seen = parts[0].valid.reshape(1, -1)
-    metrics = {
-        "Value/Adv": jnp.sum(samples.advantage) / samples.valid.sum(),
-        "Value/reward": jnp.sum(samples.target) / samples.valid.sum(),
-        "Value/cost": jnp.sum(samples.cost_target, axis=0) / samples.valid.sum(),
-        "Value/CostMin": jnp.min(jnp.where(seen, cost_value, jnp.inf), axis=1),
-        "Value/CostMax": jnp.max(jnp.where(seen, cost_value, -jnp.inf), axis=1),
-    }
-    return advantage.normalise(samples), metrics
-
-
-def _estimated(
-    reward_critic: Critic, cost_critic: Critic, parts: list[Steps], settings: TrainSettings
-) -> Samples:
     s = settings.advantage
+    cost_bound = 1.0 / (1.0 - s.cost_discount) if settings.critic.bound_cost else None
     estimates = [
         advantage.estimate(
             steps,
@@ -118,15 +100,24 @@ def _estimated(
             cost_discount=s.cost_discount,
             cost_lam=s.cost_lam,
             terminal_cost_value=s.terminal_cost_value,
-            cost_bound=_cost_bound(settings),
+            cost_bound=cost_bound,
         )
         for steps in parts
     ]
-    return advantage.join(estimates, settings.batch_size)
-
-
-def _cost_bound(settings: TrainSettings) -> float | None:
-    return 1.0 / (1.0 - settings.advantage.cost_discount) if settings.critic.bound_cost else None
+    samples = advantage.join(estimates, settings.batch_size)
+    real = parts[0].obs.reshape(-1, parts[0].obs.shape[-1])
+    cost_value = jax.vmap(lambda one: jax.vmap(one)(real))(cost_critic)
+    if cost_bound is not None:
+        cost_value = jnp.clip(cost_value, 0.0, cost_bound)
+    seen = parts[0].valid.reshape(1, -1)
+    metrics = {
+        "Value/Adv": jnp.sum(samples.advantage) / samples.valid.sum(),
+        "Value/reward": jnp.sum(samples.target) / samples.valid.sum(),
+        "Value/cost": jnp.sum(samples.cost_target, axis=0) / samples.valid.sum(),
+        "Value/CostMin": jnp.min(jnp.where(seen, cost_value, jnp.inf), axis=1),
+        "Value/CostMax": jnp.max(jnp.where(seen, cost_value, -jnp.inf), axis=1),
+    }
+    return advantage.normalise(samples), metrics
 
 
 @partial(jax.jit, static_argnames=("settings", "horizon"))
@@ -159,38 +150,12 @@ def improve(
 
 @partial(jax.jit, static_argnames="settings")
 def fit_critics(
-    learner: Learner,
-    samples: Samples,
-    parts: list[Steps],
-    key: PRNGKeyArray,
-    settings: TrainSettings,
-) -> tuple[dict[str, PyTree], dict[str, Array]]:
-    """V and every V_c on the targets of the batch: the learner's new fields.
-
-    The targets end with the values of the critics that they are for: a value that lies many steps
-    ahead is found in as many rounds, each with targets from the critics of the round before.
-    """
-    first = _fit_once(learner, samples, key, settings)
-    if settings.critic.rounds == 1:
-        return first
-
-    def again(turn: Int[Array, ""], found: tuple[dict[str, PyTree], dict[str, Array]]):
-        now = replace(learner, **found[0])
-        anew = _estimated(now.critic, now.cost_critic, parts, settings)
-        return _fit_once(now, anew, jax.random.fold_in(key, turn), settings)
-
-    return jax.lax.fori_loop(1, settings.critic.rounds, again, first)
-
-
-def _fit_once(
     learner: Learner, samples: Samples, key: PRNGKeyArray, settings: TrainSettings
 ) -> tuple[dict[str, PyTree], dict[str, Array]]:
+    """V and every V_c on the targets of the batch: the learner's new fields."""
     s = settings.critic
     fit = partial(
-        critic.fit,
-        learning_rate=s.learning_rate,
-        batch_size=s.batch_size,
-        epochs=s.epochs // s.rounds,
+        critic.fit, learning_rate=s.learning_rate, batch_size=s.batch_size, epochs=s.epochs
     )
     key_reward, key_cost = jax.random.split(key)
     reward_critic, reward_opt, loss = fit(

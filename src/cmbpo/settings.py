@@ -51,8 +51,6 @@ class CriticSettings:
     """Rows of one gradient step."""
     epochs: int = 8
     """Passes over the batch of an update."""
-    rounds: int = 1
-    """Times the passes' targets are estimated, each time with the critics fitted so far."""
     bound_cost: bool = True
     """Keep V_c, as prediction and as target, within [0, 1/(1 − γ_c)]."""
 
@@ -60,12 +58,6 @@ class CriticSettings:
         """Check the values."""
         _require(self.members >= 1, "critic.members", self.members, "at least 1")
         _require(self.epochs >= 1, "critic.epochs", self.epochs, "at least 1")
-        _require(
-            self.rounds >= 1 and self.epochs % self.rounds == 0,
-            "critic.rounds",
-            self.rounds,
-            f"a divisor of epochs = {self.epochs}",
-        )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -223,9 +223,7 @@ class Trainer:
             self._set(policy=policy, improvement=improvement)
             metrics |= jax.block_until_ready(found)
         with self.phase("Critic"):
-            fitted, found = learner.fit_critics(
-                self.learner, samples, parts, key_critic, self.static
-            )
+            fitted, found = learner.fit_critics(self.learner, samples, key_critic, self.static)
             self._set(**fitted)
             metrics |= jax.block_until_ready(found)
 
