@@ -295,7 +295,10 @@ def _baseline_default(task: str) -> TrainSettings:
         ),
         # With λ_c = 0.97 noise hides the gradient of cost: steps on HalfCheetahSafe that promised
         # −25 per episode changed nothing; with 0.5 they keep about what they promise.
-        advantage=replace(paper.advantage, cost_lam=0.5),
+        # CPO on AntSafe earns 1923 after 5,600,000 steps with γ = 0.995 (seed 100), 1623 with 0.99.
+        advantage=replace(
+            paper.advantage, discount=0.995 if task == "AntSafe" else 0.99, cost_lam=0.5
+        ),
         # The cost swings around the aim: its mean over the last 30 of 120 to 130 updates of CPO on
         # HalfCheetahSafe was 14.3 (seed 101) with the limit itself, 9.6 (seed 102) with this.
         constraint=replace(paper.constraint, target=0.7),
