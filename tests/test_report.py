@@ -14,6 +14,7 @@ import pytest
 
 import browser
 from cmbpo import presets, report
+from cmbpo.experiments import plan
 from cmbpo.records import Table
 from cmbpo.report import appendix, page, tables
 from cmbpo.report.axes import Axis, short, spanning
@@ -110,6 +111,32 @@ def test_seeds_share_an_arm_and_changed_settings_do_not(tmp_path):
     fake(tmp_path / "d", ant("cpo"), episodes=30)
     arms = {arm.label: len(arm.runs["AntSafe"]) for arm in collect([tmp_path]).arms}
     assert arms == {"CMBPO": 2, "CMBPO (mixing.rule constant)": 1, "CPO": 1}
+
+
+def test_the_arms_of_figure_3_have_their_names_and_a_figure_of_their_own(tmp_path):
+    for job in plan.jobs("figure3", seeds=[0, 1], log_dir=str(tmp_path)):
+        fake(job.folder, job.settings, episodes=30)
+    fake(tmp_path / "cpo", ant("cpo"), episodes=30)
+    found = collect([tmp_path])
+    labels = [arm.label for arm in found.arms]
+    ablated = ["CMBPO, no α(π)", "CMBPO, schedule 1", "CMBPO, schedule 2"]
+    assert labels == ["CMBPO", "CPO", *ablated]
+    for arm in found.arms:
+        tasks = ["AntSafe"] if arm.label == "CPO" else ["AntCircle", "AntSafe"]
+        assert sorted(arm.runs) == tasks
+        assert {len(runs) for runs in arm.runs.values()} == {1 if arm.label == "CPO" else 2}
+    panels = report._panels(found)
+    drawn = {
+        name: {line.arm.label for panel in panels[name]["AntSafe"] for line in panel.lines}
+        for name in ("learning", "ablations")
+    }
+    assert drawn == {"learning": {"CMBPO", "CPO"}, "ablations": {"CMBPO", *ablated}}
+    assert "<h2>Ablations</h2>" in words([tmp_path])
+
+
+def test_without_ablations_there_is_no_figure_of_them(tmp_path):
+    fake(tmp_path / "a", ant(), episodes=30)
+    assert "Ablations" not in words([tmp_path])
 
 
 def test_a_setting_that_an_older_run_lacks_makes_no_arm(tmp_path):

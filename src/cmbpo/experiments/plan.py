@@ -23,6 +23,12 @@ class Arm:
     algo: str
     changes: Mapping[str, Any] = field(default_factory=dict)
     by_task: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    label: str = ""
+    """What the paper calls the changes."""
+
+    def changes_on(self, task: str) -> dict[str, Any]:
+        """All that it changes in the preset of a task."""
+        return {**self.changes, **self.by_task.get(task, {})}
 
 
 class Experiment(NamedTuple):
@@ -43,9 +49,18 @@ ARMS = {algo: Arm(algo) for algo in presets.ALGORITHMS} | {
             "mixing.max_real": 50_000,
         },
         by_task={"AntCircle": {"mixing.first_alpha": 0.03}},
+        label="no α(π)",
     ),
-    "cmbpo-schedule1": Arm("cmbpo", {"rollout.cut": "schedule", "rollout.schedule": (3, 15, 1000)}),
-    "cmbpo-schedule2": Arm("cmbpo", {"rollout.cut": "schedule", "rollout.schedule": (5, 25, 1000)}),
+    "cmbpo-schedule1": Arm(
+        "cmbpo",
+        {"rollout.cut": "schedule", "rollout.schedule": (3, 15, 1000)},
+        label="schedule 1",
+    ),
+    "cmbpo-schedule2": Arm(
+        "cmbpo",
+        {"rollout.cut": "schedule", "rollout.schedule": (5, 25, 1000)},
+        label="schedule 2",
+    ),
 }
 
 EXPERIMENTS = {
@@ -116,7 +131,7 @@ def jobs(
             for name in arms:
                 arm = ARMS[name]
                 settings = presets.preset(arm.algo, env, preset)
-                changes = {**arm.changes, **arm.by_task.get(task, {}), **asked, "seed": seed}
+                changes = {**arm.changes_on(task), **asked, "seed": seed}
                 found.append(Job(name, changed(settings, changes)))
                 _require_limits(found[-1].settings)
     return found

@@ -7,7 +7,12 @@ from cmbpo.report import figures, inside, learning, page
 from cmbpo.report.panel import Panel
 from cmbpo.report.read import Collection, collect
 
-SECTIONS = {"learning": learning.learning, "model": inside.model, "promises": inside.promises}
+SECTIONS = {
+    "learning": learning.learning,
+    "ablations": learning.ablations,
+    "model": inside.model,
+    "promises": inside.promises,
+}
 BUDGET = 1_500_000
 """Letters that the points of all curves may take together."""
 

@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from cmbpo import presets
+from cmbpo.experiments import plan
 from cmbpo.report.recorded import Recorded, flat
 
 ALGORITHMS = {
@@ -27,6 +28,8 @@ class Arm:
     label: str
     algo: str
     colour: int
+    ablation: str
+    """The name of one of Figure 3's arms, or empty."""
     runs: dict[str, list[Recorded]]
     """The runs of each task."""
 
@@ -36,30 +39,49 @@ Changes = tuple[tuple[str, str], ...]
 
 
 def arms(runs: Sequence[Recorded]) -> list[Arm]:
-    """Group runs that differ only in seed and task; the plain form of an algorithm comes first."""
-    groups: dict[tuple[int, str, str, Changes], list[Recorded]] = {}
+    """Group runs that differ only in seed and task; the plain form of an algorithm comes first.
+
+    Ablations come last. What one changes by its name is part of it, though it differs by task.
+    """
+    groups: dict[tuple[str, int, str, str, Changes], list[Recorded]] = {}
     for run in sorted(runs, key=lambda run: run.name):
-        key = (_rank(run.algo), run.algo, run.preset, _changes(run, runs))
+        ablation = _ablation(run)
+        named = plan.ARMS[ablation].changes_on(run.task) if ablation else {}
+        changes = tuple(change for change in _changes(run, runs) if change[0] not in named)
+        key = (ablation, _rank(run.algo), run.algo, run.preset, changes)
         groups.setdefault(key, []).append(run)
     found: list[Arm] = []
-    for key in sorted(groups, key=lambda key: (key[:3], len(key[3]), key[3])):
+    for key in sorted(groups, key=lambda key: (key[:4], len(key[4]), key[4])):
         by_task: dict[str, list[Recorded]] = {}
         for run in groups[key]:
             by_task.setdefault(run.task, []).append(run)
-        _, algo, preset, changes = key
+        ablation, _, algo, preset, changes = key
         several = len({run.preset for run in runs if run.algo == algo}) > 1
-        label = _label(algo, preset if several else "", changes)
+        label = _label(algo, preset if several else "", ablation, changes)
         same = sum(arm.label.split(" #")[0] == label for arm in found)
-        found.append(Arm(f"{label} #{same + 1}" if same else label, algo, len(found), by_task))
+        label = f"{label} #{same + 1}" if same else label
+        found.append(Arm(label, algo, len(found), ablation, by_task))
     return found
+
+
+def _ablation(run: Recorded) -> str:
+    """Which of Figure 3's arms the run is of; empty for any other."""
+    for name, arm in plan.ARMS.items():
+        named = arm.changes_on(run.task)
+        has = (text(run.settings.get(key, "unknown")) == text(x) for key, x in named.items())
+        if named and arm.algo == run.algo and all(has):
+            return name
+    return ""
 
 
 def _rank(algo: str) -> int:
     return list(ALGORITHMS).index(algo) if algo in ALGORITHMS else len(ALGORITHMS)
 
 
-def _label(algo: str, preset: str, changes: Changes) -> str:
+def _label(algo: str, preset: str, ablation: str, changes: Changes) -> str:
     label = f"{ALGORITHMS.get(algo, algo)} {preset}".strip()
+    if ablation:
+        label = f"{label}, {plan.ARMS[ablation].label}"
     shown = ", ".join(f"{name} {value}" for name, value in changes[:3])
     return f"{label} ({shown}{', …' if len(changes) > 3 else ''})" if changes else label
 

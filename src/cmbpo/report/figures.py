@@ -24,6 +24,8 @@ COLOURS = (
     "#0e8a94",
     "#c43d3d",
     "#8a6d1d",
+    "#66707c",
+    "#7d9a00",
 )
 """Those of the page on white."""
 
@@ -53,7 +55,13 @@ def write(
     handles = [
         Line2D([], [], color=_colour(arm), label=arm.label) for arm in arms if arm.colour in shown
     ]
-    figure.legend(handles=handles, loc="outside lower center", ncols=4, frameon=False, fontsize=9)
+    # a letter of this size takes 0.075 inches, the line before it as much as six
+    longest_label = max((len(str(handle.get_label())) for handle in handles), default=0)
+    fit = int(4.2 * width / (0.075 * (longest_label + 6)))
+    ncols = min(max(fit, 1), 4)
+    figure.legend(
+        handles=handles, loc="outside lower center", ncols=ncols, frameon=False, fontsize=9
+    )
     for suffix in ("png", "pdf"):
         # without a date: the same runs give the same file
         facts = {"CreationDate": None} if suffix == "pdf" else {}

@@ -1,4 +1,4 @@
-"""Figure 2 of the paper: return and cost over environment steps, and return against cost."""
+"""Figures 2 and 3: return and cost over environment steps, and return against cost."""
 
 from collections.abc import Callable, Sequence
 
@@ -36,8 +36,22 @@ def episode_curve(run: Recorded, cost: str | None) -> Curve:
 
 
 def learning(arms: Sequence[Arm], task: str, points: int) -> list[Panel]:
-    """Figure 2 of the paper for one task: return, cost, and return against cumulative cost."""
+    """Figure 2 of the paper for one task: the algorithms."""
+    return _curves([arm for arm in arms if not arm.ablation], task, points)
+
+
+def ablations(arms: Sequence[Arm], task: str, points: int) -> list[Panel]:
+    """Figure 3 of the paper for one task: CMBPO beside itself with a part taken away."""
+    if not any(arm.ablation and arm.runs.get(task) for arm in arms):
+        return []
+    return _curves([arm for arm in arms if arm.algo == "cmbpo"], task, points)
+
+
+def _curves(arms: Sequence[Arm], task: str, points: int) -> list[Panel]:
+    """Return, cost, and return against cumulative cost."""
     runs = [run for arm in arms for run in arm.runs.get(task, [])]
+    if not runs:
+        return []
     level = TABLE_I[task].level if task in TABLE_I else None
     rules = [] if level is None else [Rule(level, "level of the paper's Table I", dashed=False)]
     panels = [_over_steps("return", arms, task, points, lambda r: episode_curve(r, None), rules)]

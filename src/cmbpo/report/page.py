@@ -29,6 +29,7 @@ def _sections(found: Collection, panels: Mapping[str, Rows]) -> dict[str, str]:
     """The content of each section by its name in the list of contents."""
     sections = {
         "Learning curves": _learning(panels["learning"]),
+        "Ablations": _ablations(panels["ablations"]),
         "Table I": _table_one(found),
         "Safety of training": _training(found),
         "The model": _model(panels["model"]),
@@ -121,6 +122,17 @@ def _learning(rows: Rows) -> str:
         "numbers, in the colour of their algorithm."
     )
     return _section("Learning curves", words, _figures(rows))
+
+
+def _ablations(rows: Rows) -> str:
+    if not rows:
+        return ""
+    words = (
+        "Figure 3 of the paper. No α(π): a constant share of real samples. Schedules 1 and 2: "
+        "imagined trajectories whose length grows with the updates, from 3 to 15 and from 5 to 25 "
+        "steps in 1000 updates, and does not follow the model’s disagreement."
+    )
+    return _section("Ablations", words, _figures(rows))
 
 
 def _table_one(found: Collection) -> str:

@@ -10,7 +10,7 @@ from cmbpo.report.panel import Line, Panel, spread
 
 WIDTH, HEIGHT = 440, 282
 LEFT, RIGHT, TOP, BOTTOM = 56, 428, 10, 236
-COLOURS = 8
+COLOURS = 10
 """Colours that the page has for arms."""
 
 
