@@ -75,6 +75,22 @@ def test_the_passes_end_soon_after_the_kl_is_reached():
     np.testing.assert_allclose(report.cost_change, truth.cost, rtol=1e-3)
 
 
+def test_a_pass_that_goes_much_too_far_is_taken_back():
+    policy, samples = setting()
+    new, _, report = clipped.clipped_step(
+        policy,
+        clipped.init(policy),
+        samples,
+        **{**NUMBERS, "learning_rate": 1.0},
+        minibatches=6,
+        stop_kl=0.02,
+        key=jax.random.key(5),
+    )
+    assert 0.0 < report.kl <= clipped.OVERSHOOT * 0.02
+    model = surrogate(policy, samples, horizon=1000.0)
+    np.testing.assert_allclose(model.predict(flatten(new)[0]).kl, report.kl, rtol=1e-4)
+
+
 def test_without_a_stop_all_passes_are_made():
     policy, samples = setting()
     _, state, report = run(policy, clipped.init(policy), samples, minibatches=4, stop_kl=1e9)

@@ -8,7 +8,10 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from cmbpo.advantage import Samples
 from cmbpo.networks import Gaussian, Policy
-from cmbpo.surrogate import flatten, surrogate
+from cmbpo.surrogate import Prediction, flatten, surrogate
+
+OVERSHOOT = 2.0
+"""KL that an update may end with, over the KL that ends its passes."""
 
 
 class ClippedReport(eqx.Module):
@@ -52,7 +55,11 @@ def clipped_step(
     stop_kl: float,
     key: PRNGKeyArray,
 ) -> tuple[Policy, optax.OptState, ClippedReport]:
-    """Passes of Adam over the samples, until the mean KL(π_new ‖ π_old) exceeds `stop_kl`."""
+    """Passes of Adam over the samples, until the mean KL(π_new ‖ π_old) exceeds `stop_kl`.
+
+    A pass that ends beyond `OVERSHOOT` times that is taken back by halves: rare large advantages of
+    cost can carry a policy a KL of 10 away in a single pass.
+    """
     model = surrogate(policy, samples, horizon=horizon)
     old: Gaussian = jax.vmap(policy)(samples.obs)
     old_log_prob = old.log_prob(samples.act)
@@ -72,7 +79,7 @@ def clipped_step(
         return (theta, state), value
 
     def one_pass(carry):
-        i, theta, state, _, _ = carry
+        i, before, state, _, _ = carry
         batch = (samples, old_log_prob)
         if minibatches > 1:
             order = jax.random.permutation(jax.random.fold_in(key, i), rows)
@@ -80,8 +87,19 @@ def clipped_step(
         parts = jax.tree.map(
             lambda x: x[: minibatches * size].reshape(minibatches, size, *x.shape[1:]), batch
         )
-        (theta, state), losses = jax.lax.scan(minibatch, (theta, state), parts)
-        return i + 1, theta, state, model.predict(theta), losses.mean()
+        (theta, state), losses = jax.lax.scan(minibatch, (before, state), parts)
+        theta, predicted = taken_back(before, theta)
+        return i + 1, theta, state, predicted, losses.mean()
+
+    def taken_back(before: Array, theta: Array) -> tuple[Array, Prediction]:
+        def halve(carry):
+            theta, _ = carry
+            theta = 0.5 * (before + theta)
+            return theta, model.predict(theta)
+
+        return jax.lax.while_loop(
+            lambda carry: carry[1].kl > OVERSHOOT * stop_kl, halve, (theta, model.predict(theta))
+        )
 
     def going_on(carry):
         i, _, _, predicted, _ = carry
