@@ -91,7 +91,7 @@ def _crossing_cells(seed: Crossing) -> list[str]:
 
 def speed_ups(found: Collection) -> Table | None:
     """How many times fewer environment steps CMBPO takes to the level than each baseline."""
-    ours = [arm for arm in found.arms if arm.algo == "cmbpo"]
+    ours = [arm for arm in found.arms if arm.algo == "cmbpo" and not arm.ablation]
     baselines = [arm for arm in found.arms if arm.algo != "cmbpo" and arm.runs.keys() & TABLE_I]
     if not ours or not baselines:
         return None
