@@ -131,6 +131,9 @@ def test_the_arms_of_figure_3_have_their_names_and_a_figure_of_their_own(tmp_pat
         for name in ("learning", "ablations")
     }
     assert drawn == {"learning": {"CMBPO", "CPO"}, "ablations": {"CMBPO", *ablated}}
+    printed = {row[1]: row[2] for row in tables.table_one(found).rows if "AntSafe" in row[0]}
+    assert printed["CMBPO"] == "18"
+    assert {printed[label] for label in ablated} == {"–"}
     assert "<h2>Ablations</h2>" in words([tmp_path])
 
 

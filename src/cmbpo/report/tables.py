@@ -56,7 +56,8 @@ def table_one(found: Collection) -> Table:
                 seeds = crossings(arm, task)
                 shown = between(_median(seeds, "cumulative_cost"), lambda x: f"{x / 1000:.1f}")
                 count = f"{sum(seed.reached for seed in seeds)} of {len(seeds)}"
-                table.rows.append([part, arm.label, paper, shown, count])
+                printed = "–" if arm.ablation else paper
+                table.rows.append([part, arm.label, printed, shown, count])
             if not arms and algo in TABLE_I[task].cost:
                 table.rows.append([part, ALGORITHMS[algo], paper, "no run", ""])
     return table
