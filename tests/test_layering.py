@@ -62,9 +62,9 @@ ORDER = [
     "export",
     "agent",
     "statistics",
-    "report",
     "bench",
     "experiments",
+    "report",
     "cli",
 ]
 
