@@ -137,6 +137,14 @@ def test_the_arms_of_figure_3_have_their_names_and_a_figure_of_their_own(tmp_pat
     assert "<h2>Ablations</h2>" in words([tmp_path])
 
 
+def test_ablations_alone_leave_no_empty_section(tmp_path):
+    (job, *_) = plan.jobs("figure3", seeds=[0], algos=["cmbpo-schedule1"], log_dir=str(tmp_path))
+    fake(job.folder, job.settings, episodes=30)
+    page_of_it = words([tmp_path])
+    assert "<h2>Ablations</h2>" in page_of_it
+    assert "Learning curves" not in page_of_it
+
+
 def test_without_ablations_there_is_no_figure_of_them(tmp_path):
     fake(tmp_path / "a", ant(), episodes=30)
     assert "Ablations" not in words([tmp_path])

@@ -113,6 +113,8 @@ def _caption(title: str) -> str:
 
 
 def _learning(rows: Rows) -> str:
+    if not rows:
+        return ""
     words = (
         "Means over 20 training episodes. Where an arm has several seeds, each is thin, their "
         "interquartile mean is bold, and the band is its 95 % bootstrap interval, as far as all "
