@@ -232,18 +232,34 @@ def test_recovery_from_contradicting_limits_is_finite(x64):
     assert np.isfinite(np.asarray(found.beta)).all()
 
 
-def test_the_barrier_step_is_that_of_the_dense_metric(x64):
+def test_the_barrier_step_is_slsqps_best_where_only_costs_that_rise_meet_a_barrier(x64):
+    falling = []
     for seed, n_cost in itertools.product(range(10), (1, 2, 3)):
         problem = Problem(seed, n=6, n_cost=n_cost)
         slack = np.abs(problem.c) + 0.1
         found = barrier_direction(
             problem.products, jnp.array(slack), max_kl=MAX_KL, barrier_weight=0.1, cost_gain=3.0
         )
-        B = 3.0 * problem.B
-        H = problem.F + B.T @ np.diag(0.1 / slack**2) @ B
-        x = np.linalg.solve(H, problem.g)
-        x *= np.sqrt(2.0 * MAX_KL / (problem.g @ x))
-        np.testing.assert_allclose(problem.step(found), x, rtol=1e-7, atol=1e-12)
+        back = np.linalg.inv(np.linalg.cholesky(problem.F).T) * RADIUS
+        B = np.sqrt(0.1) / slack[:, None] * 3.0 * problem.B @ back / RADIUS
+
+        def room(z, B=B):
+            return 1.0 - z @ z - np.sum(np.maximum(B @ z, 0.0) ** 2)
+
+        g = back.T @ problem.g
+        best = minimize(
+            lambda z, g=g: -g @ z / np.linalg.norm(g),
+            0.1 * g / np.linalg.norm(g),
+            constraints={"type": "ineq", "fun": room},
+            method="SLSQP",
+            options={"maxiter": 500, "ftol": 1e-13},
+        )
+        z = np.linalg.solve(back, problem.step(found))
+        assert abs(room(z)) < 1e-6
+        assert g @ z >= g @ best.x * (1 - 1e-5)
+        falling.append((B @ z < 0.0).sum())
+    assert min(falling) == 0
+    assert max(falling) == 3
 
 
 def test_a_far_barrier_leaves_trpo():
@@ -395,6 +411,16 @@ def test_the_barrier_keeps_a_distance_that_cpo_does_not():
     assert 0.0 < float(careful.cost_change[0]) < float(bold.cost_change[0]) <= 2.0
     y = 1.0 - float(careful.cost_change[0]) / 2.0
     assert float(careful.kl) + 0.1 * (y - 1.0 - np.log(y)) <= MAX_KL
+
+
+def test_a_reward_that_lowers_the_cost_meets_no_barrier():
+    """Where earning more also costs less, the step is TRPO's, however near the limit is."""
+    policy, samples = setting()
+    agreeing = eqx.tree_at(lambda s: s.cost_advantage, samples, -samples.cost_advantage)
+    new, _, report = run_barrier(policy, agreeing, jnp.array([-0.1]), jnp.array([7.0]), OFF)
+    plain, _ = run_trpo(policy, agreeing)
+    assert float(report.cost_change[0]) < -1.0
+    np.testing.assert_allclose(flatten(new)[0], flatten(plain)[0], rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize(

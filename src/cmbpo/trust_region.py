@@ -12,7 +12,6 @@ from dataclasses import dataclass
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from cmbpo.advantage import Samples
@@ -195,17 +194,28 @@ def barrier_direction(
     barrier_weight: float,
     cost_gain: float,
 ) -> Direction:
-    """The step of a trust region that ends before the limits (C-TRPO).
+    """The step of a trust region that ends before the limits (C-TRPO, on one side).
 
-        x = √(2δ / gᵀH⁻¹g) H⁻¹g,   H = F + Σᵢ kᵢ b̃ᵢ b̃ᵢᵀ,   kᵢ = w / slackᵢ²,   b̃ᵢ = gain · bᵢ
+        max gᵀx over ½ xᵀFx + ½ Σᵢ kᵢ max(b̃ᵢᵀx, 0)² ≤ δ,   kᵢ = w / slackᵢ²,   b̃ᵢ = gain · bᵢ
 
-    H is the Hessian of KL + w Σ (yᵢ − 1 − log yᵢ), yᵢ = 1 − gain·ΔL_c,ᵢ/slackᵢ. By Woodbury's
-    identity H⁻¹g = F⁻¹g − F⁻¹B̃ (K⁻¹ + S̃)⁻¹ r̃.
+    The second term is that of the barrier w Σ (yᵢ − 1 − log yᵢ), yᵢ = 1 − gain·ΔL_c,ᵢ/slackᵢ, for
+    costs that rise. One that falls has no barrier before it; C-TRPO's own divergence would hold it
+    in place. With the rising costs A, x ∝ H_A⁻¹g, H_A = F + Σ_A kᵢ b̃ᵢ b̃ᵢᵀ, where by Woodbury's
+    identity H_A⁻¹g = F⁻¹g − F⁻¹B̃_A (K_A⁻¹ + S̃_A)⁻¹ r̃_A. Which rise is tried out: of all sets A
+    the right one has the least ½ xᵀFx + ½ Σᵢ kᵢ max(b̃ᵢᵀx, 0)² − gᵀx.
     """
     r, s = cost_gain * products.r, cost_gain**2 * products.s
     scale = jnp.sqrt(barrier_weight) / slack
-    inner = jnp.eye(slack.size) + scale[:, None] * s * scale[None, :]
-    pull = scale * solve(inner, (scale * r)[:, None])[:, 0]
+
+    def candidate(rising):
+        k = rising * scale
+        inner = jnp.eye(slack.size) + k[:, None] * s * k[None, :]
+        pull = k * solve(inner, (k * r)[:, None])[:, 0]
+        rise = scale * jnp.maximum(r - s @ pull, 0.0)
+        return pull @ s @ pull + rise @ rise, pull
+
+    loss, pulls = jax.vmap(candidate)(_subsets(slack.size, slack.dtype))
+    pull = pulls[jnp.argmin(loss)]
     alpha = jnp.sqrt(2.0 * max_kl / jnp.maximum(products.q - r @ pull, _TINY))
     nu = cost_gain * pull
     return Direction(alpha, -alpha * nu, 1.0 / alpha, nu, jnp.int32(2))
@@ -250,8 +260,6 @@ def _unit_ball(products: Products, cost_excess: Array, *, max_kl: float) -> _Uni
 
 def _active_sets(unit: _UnitBall) -> tuple[Float[Array, "sets cost"], Float[Array, "sets cost"]]:
     """S_A⁻¹c_A and S_A⁻¹r_A for every set A of constraints, zero outside A."""
-    n = unit.c.size
-    sets = np.array(list(itertools.product([0.0, 1.0], repeat=n)), dtype=unit.c.dtype)
     ridge = 10.0 * jnp.finfo(unit.c.dtype).eps
 
     def within(active):
@@ -259,8 +267,13 @@ def _active_sets(unit: _UnitBall) -> tuple[Float[Array, "sets cost"], Float[Arra
         rhs = active[:, None] * jnp.stack([unit.c, unit.r], axis=1)
         return solve(block, rhs)
 
-    found = jax.vmap(within)(jnp.asarray(sets))
+    found = jax.vmap(within)(_subsets(unit.c.size, unit.c.dtype))
     return found[:, :, 0], found[:, :, 1]
+
+
+def _subsets(n: int, dtype: jnp.dtype) -> Float[Array, "sets n"]:
+    """Every set of n constraints, one a row: 1 for its members, 0 for others; none first."""
+    return jnp.asarray(list(itertools.product([0.0, 1.0], repeat=n)), dtype)
 
 
 def _towards_safety(unit: _UnitBall) -> Float[Array, " cost"]:
@@ -377,7 +390,7 @@ def barrier_step(
         direction = jax.tree.map(lambda x, y: jnp.where(lost, x, y), back, forward)
 
         def acceptable(new: Prediction) -> Bool[Array, ""]:
-            y = 1.0 - cost_gain * new.cost / slack
+            y = 1.0 - cost_gain * jnp.maximum(new.cost, 0.0) / slack
             barrier = jnp.where(y > 0.0, y - 1.0 - jnp.log(jnp.maximum(y, _TINY)), jnp.inf)
             forth = (new.kl + barrier_weight * jnp.sum(barrier) <= region.max_kl) & (
                 new.reward >= 0.0
