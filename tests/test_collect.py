@@ -72,10 +72,10 @@ def test_draws_are_standard_normal_and_follow_from_the_key(point):
 def test_a_ledger_adds_up_episodes_by_copy():
     ledger = Ledger(2, 1)
     reward, cost, no = np.array([1.0, 2.0]), np.array([[0.0], [1.0]]), np.zeros(2, bool)
-    assert ledger.note(reward, cost, no, no, cut=no, horizon=3) == []
-    (ended,) = ledger.note(reward, cost, np.array([False, True]), no, cut=no, horizon=3)
+    assert ledger.note(reward, cost, no, no, cut=no, allotted=np.array(3)) == []
+    (ended,) = ledger.note(reward, cost, np.array([False, True]), no, cut=no, allotted=np.array(3))
     assert (ended.ret, ended.cost, ended.length, ended.terminated) == (4.0, (2.0,), 2, True)
-    (full,) = ledger.note(reward, cost, no, np.array([True, False]), cut=~no, horizon=3)
+    (full,) = ledger.note(reward, cost, no, np.array([True, False]), cut=~no, allotted=np.array(3))
     assert (full.ret, full.length, full.env_steps, full.terminated) == (3.0, 3, 6, False)
     assert ledger.length.tolist() == [0, 1]
     assert ledger.cumulative_cost.tolist() == [3.0]
@@ -84,7 +84,7 @@ def test_a_ledger_adds_up_episodes_by_copy():
 def test_an_episode_cut_short_by_staggering_is_spent_but_not_reported():
     ledger = Ledger(1, 1)
     no, yes = np.zeros(1, bool), np.ones(1, bool)
-    assert ledger.note(np.ones(1), np.ones((1, 1)), no, yes, cut=yes, horizon=5) == []
+    assert ledger.note(np.ones(1), np.ones((1, 1)), no, yes, cut=yes, allotted=np.array(5)) == []
     assert ledger.cumulative_cost.tolist() == [1.0]
     assert ledger.length.tolist() == [0]
 
@@ -92,7 +92,7 @@ def test_an_episode_cut_short_by_staggering_is_spent_but_not_reported():
 def test_an_episode_that_the_environment_truncates_early_is_reported():
     ledger = Ledger(1, 1)
     no, yes = np.zeros(1, bool), np.ones(1, bool)
-    (ended,) = ledger.note(np.ones(1), np.ones((1, 1)), no, yes, cut=no, horizon=5)
+    (ended,) = ledger.note(np.ones(1), np.ones((1, 1)), no, yes, cut=no, allotted=np.array(5))
     assert (ended.length, ended.terminated) == (1, False)
 
 
@@ -101,15 +101,17 @@ def test_means_are_over_the_newest_episodes_only():
     yes, no = np.ones(1, bool), np.zeros(1, bool)
     assert np.isnan(ledger.means()["Metrics/EpRet"])
     for ret in range(RECENT + 5):
-        ledger.note(np.array([float(ret)]), np.zeros((1, 1)), yes, no, cut=no, horizon=5)
+        ledger.note(np.array([float(ret)]), np.zeros((1, 1)), yes, no, cut=no, allotted=np.array(5))
     assert ledger.means()["Metrics/EpRet"] == np.arange(5, RECENT + 5).mean()
 
 
 def test_a_ledger_continues_from_its_state():
     ledger = Ledger(2, 1)
     no = np.zeros(2, bool)
-    ledger.note(np.ones(2), np.ones((2, 1)), no, no, cut=no, horizon=5)
+    ledger.note(np.ones(2), np.ones((2, 1)), no, no, cut=no, allotted=np.array(5))
     copy = Ledger(2, 1)
     copy.restore(ledger.state())
     args = (np.ones(2), np.ones((2, 1)), np.array([True, False]), no)
-    assert copy.note(*args, cut=no, horizon=5) == ledger.note(*args, cut=no, horizon=5)
+    assert copy.note(*args, cut=no, allotted=np.array(5)) == ledger.note(
+        *args, cut=no, allotted=np.array(5)
+    )

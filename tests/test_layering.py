@@ -35,6 +35,7 @@ ORDER = [
     "rollout",
     "mixing",
     "constraint",
+    "leash",
     "advantage",
     "critic",
     "elimination",

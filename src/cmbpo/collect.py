@@ -79,12 +79,12 @@ class Ledger:
         truncated: np.ndarray,
         *,
         cut: np.ndarray,
-        horizon: int,
+        allotted: np.ndarray,
     ) -> list[Episode]:
         """Add one step of every copy; the episodes that ended with it.
 
-        An episode that was `cut` before its horizon, by staggering, is no whole episode: it is
-        spent, but not reported.
+        An episode that was `cut` before its `allotted` steps, by staggering, is no whole episode:
+        it is spent, but not reported.
         """
         self.env_steps += len(reward)
         self.cumulative_cost += cost.sum(axis=0)
@@ -94,7 +94,7 @@ class Ledger:
         ended = terminated | truncated
         if not ended.any():
             return []
-        whole = np.flatnonzero(terminated | (truncated & (~cut | (self.length >= horizon))))
+        whole = np.flatnonzero(terminated | (truncated & (~cut | (self.length >= allotted))))
         episodes = [
             Episode(
                 env_steps=self.env_steps,
@@ -165,7 +165,7 @@ def collect(
             step.terminated,
             step.truncated,
             cut=step.cut,
-            horizon=task.horizon,
+            allotted=step.allotted,
         )
     valid[:steps] = True
     last[steps - 1 :] = True

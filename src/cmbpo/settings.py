@@ -361,6 +361,9 @@ class TrainSettings:
     initial_steps: int = 20_000
     """Real steps of the untrained policy before the first update: for CMBPO's first model, and for
     the units of a policy that normalises."""
+    first_episode: int | None = None
+    """Steps after which a copy is reset at first; they grow to the whole episode, while the cost is
+    within its target. None: whole episodes from the start."""
     archive_size: int = 200_000
     """Real transitions kept for the ensemble and for start states (CMBPO)."""
     checkpoint_every: int = 20
@@ -387,6 +390,12 @@ class TrainSettings:
             value = getattr(self, name)
             _require(value >= 1, name, value, "at least 1")
         _require(self.seed >= 0, "seed", self.seed, "0 or more")
+        _require(
+            self.first_episode is None or self.first_episode >= 1,
+            "first_episode",
+            self.first_episode,
+            "at least 1",
+        )
         if self.cost_limit is not None:
             _require(
                 all(math.isfinite(x) and x >= 0.0 for x in self.cost_limit)
@@ -405,6 +414,7 @@ class TrainSettings:
             self,
             seed=0,
             total_steps=1,
+            first_episode=None,
             log_dir="",
             device="auto",
             checkpoint_every=1,

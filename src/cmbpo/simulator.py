@@ -4,7 +4,7 @@ import os
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 
 from cmbpo.own import OwnTask
 from cmbpo.tasks.task import SimulatedTask, Task
@@ -18,7 +18,7 @@ class SimStep(NamedTuple):
     `next_obs` is what the step led to, `obs` where the copy now is: the same, unless the copy's
     episode ended and it was reset. Where the physics `blew_up`, `next_obs` is not a number, the
     step is terminal and costs 1, and its reward is 0. A copy is `cut` where its time is up though
-    the environment itself would go on: at the horizon, or before it by staggering.
+    the environment itself would go on: after the `allotted` steps, or before them by staggering.
     """
 
     next_obs: Float[np.ndarray, "N obs"]
@@ -27,6 +27,7 @@ class SimStep(NamedTuple):
     terminated: Bool[np.ndarray, " N"]
     truncated: Bool[np.ndarray, " N"]
     cut: Bool[np.ndarray, " N"]
+    allotted: Int[np.ndarray, " N"]
     obs: Float[np.ndarray, "N obs"]
     blew_up: Bool[np.ndarray, " N"]
     terms: dict[str, Float[np.ndarray, " N"]]
@@ -50,8 +51,13 @@ class Simulator:
         seed: int,
         threads: int | None = None,
         stagger: bool = False,
+        episode_steps: int | None = None,
     ):
-        """Start all copies; with `stagger`, first episodes end at 1/N, 2/N, … of the horizon."""
+        """Start all copies; with `stagger`, first episodes end at 1/N, 2/N, … of their length.
+
+        `episode_steps`, which may be changed later, is that of the episodes that begin from then
+        on: at most, and unless given, the horizon.
+        """
         if num_envs < 1:
             raise ValueError(f"num_envs is {num_envs}; allowed: at least 1")
         if threads is not None and threads < 1:
@@ -71,9 +77,11 @@ class Simulator:
             np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed, i])))
             for i in range(num_envs)
         ]
-        self._left = np.full(num_envs, task.horizon)
+        self.episode_steps = episode_steps or task.horizon
+        self._allotted = np.full(num_envs, self.episode_steps)
+        self._left = self._allotted.copy()
         if stagger:
-            self._left = -(-task.horizon * np.arange(1, num_envs + 1) // num_envs)
+            self._left = -(-self.episode_steps * np.arange(1, num_envs + 1) // num_envs)
         self.blow_ups = 0
         self._state, self.obs = self._world.begin(np.arange(num_envs), self._random)
 
@@ -84,6 +92,7 @@ class Simulator:
         self._left -= 1
         over = self._left <= 0
         self._state, self.obs = out.state, out.obs
+        allotted = self._allotted.copy()
         ended = np.flatnonzero(out.truncated | over | out.terminated)
         if len(ended):
             self._reset(ended)
@@ -95,6 +104,7 @@ class Simulator:
             terminated=out.terminated,
             truncated=out.truncated | over,
             cut=over & ~out.truncated,
+            allotted=allotted,
             obs=self.obs,
             blew_up=out.blown_up,
             terms=out.terms,
@@ -103,7 +113,7 @@ class Simulator:
     def _reset(self, rows: np.ndarray) -> None:
         state, obs = self._world.begin(rows, [self._random[i] for i in rows])
         self._state[rows] = state
-        self._left[rows] = self.task.horizon
+        self._left[rows] = self._allotted[rows] = self.episode_steps
         self.obs = self.obs.copy()
         self.obs[rows] = obs
 
@@ -116,6 +126,8 @@ class Simulator:
             "physics": self._state.copy(),
             "obs": self.obs.copy(),
             "steps_left": self._left.copy(),
+            "allotted": self._allotted.copy(),
+            "episode_steps": np.array(self.episode_steps),
             "random": np.stack([_pack(random) for random in self._random]),
             "blow_ups": np.array(self.blow_ups),
         }
@@ -136,6 +148,8 @@ class Simulator:
         self._state = np.array(state["physics"], np.float64)
         self.obs = np.array(state["obs"], np.float64)
         self._left = np.array(state["steps_left"], np.int64)
+        self._allotted = np.array(state["allotted"], np.int64)
+        self.episode_steps = int(state["episode_steps"])
         self.blow_ups = int(state["blow_ups"])
         for random, packed in zip(self._random, state["random"], strict=True):
             random.bit_generator.state = _unpack(packed)

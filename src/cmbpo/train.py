@@ -3,6 +3,7 @@
 One pass of the loop is one policy update.
 """
 
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
@@ -15,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from cmbpo import console, device, head_quality, interruption, learner, model, own
+from cmbpo import console, device, head_quality, interruption, learner, leash, model, own
 from cmbpo.adapted import Environment
 from cmbpo.advantage import Samples
 from cmbpo.algorithms import ALGORITHMS
@@ -41,7 +42,14 @@ class Trainer:
         self.task = own.find(settings, env)
         self.limits = np.array(settings.cost_limit or self.task.cost_limits)
         self._check()
-        self.simulator = Simulator(self.task, settings.num_envs, seed=settings.seed, stagger=True)
+        self.episode_steps = float(min(settings.first_episode or math.inf, self.task.horizon))
+        self.simulator = Simulator(
+            self.task,
+            settings.num_envs,
+            seed=settings.seed,
+            stagger=True,
+            episode_steps=int(self.episode_steps),
+        )
         self.ledger = Ledger(settings.num_envs, len(self.limits))
         self.learner = learner.start(settings, self.task)
         self.update = 0
@@ -87,6 +95,7 @@ class Trainer:
         return {
             "learner": self.learner,
             "simulator": self.simulator.state(),
+            "episode_steps": np.array(self.episode_steps),
             "ledger": self.ledger.state(),
             "update": np.array(self.update),
             "regret": np.array(self.regret),
@@ -99,6 +108,7 @@ class Trainer:
         """Go on from what `state` returned."""
         self.learner = state["learner"]
         self.simulator.restore(state["simulator"])
+        self.episode_steps = float(state["episode_steps"])
         self.ledger.restore(state["ledger"])
         if not self.simulator.restorable:
             for running in (self.ledger.ret, self.ledger.cost, self.ledger.length):
@@ -210,6 +220,7 @@ class Trainer:
             jax.block_until_ready(samples)
         with self.phase("Policy"):
             target = jnp.asarray(settings.constraint.target * self.limits, jnp.float32)
+            self._lengthen(np.asarray(cost), np.asarray(target))
             policy, improvement, found = learner.improve(
                 now.policy,
                 now.improvement,
@@ -260,6 +271,18 @@ class Trainer:
         )
         return real
 
+    def _lengthen(self, cost: np.ndarray, target: np.ndarray) -> None:
+        horizon = self.task.horizon
+        self.episode_steps = leash.next_length(
+            self.episode_steps,
+            first=self.settings.first_episode or horizon,
+            horizon=horizon,
+            cost=cost,
+            target=target,
+            limit=self.limits,
+        )
+        self.simulator.episode_steps = int(self.episode_steps)
+
     def _guard(self, samples: Samples) -> None:
         """Stop where a number is no longer one, with the batch at hand."""
         found = jax.device_get(learner.finite(self.learner, samples))
@@ -277,6 +300,7 @@ class Trainer:
             "TotalEnvSteps": self.ledger.env_steps,
             "Train/Epoch": self.update,
             **self.ledger.means(),
+            "Train/EpisodeSteps": self.simulator.episode_steps,
             "Cost/Cumulative": spent.sum(),
             "Cost/Rate": spent.sum() / self.ledger.env_steps,
             "Cost/Regret": self.regret,
