@@ -399,6 +399,11 @@ def _loop(
     with console.view(title, total_steps=settings.total_steps) as view:
         view.say(f"run folder: {folder.folder}")
         if trainer.ledger.env_steps == 0 and not interrupted:
+            if settings.first_episode is not None:
+                view.say(
+                    f"episodes of {trainer.simulator.episode_steps} steps at first; they grow"
+                    " while the cost is within its target"
+                )
             view.say("first real steps and first model …")
             trainer.warm_up()
             folder.record_episodes(trainer.take_episodes())
