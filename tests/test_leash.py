@@ -29,25 +29,9 @@ def test_episodes_lengthen_within_the_target_and_shorten_far_beyond_the_limit(
     length, cost, expected
 ):
     found = next_length(
-        length, steps=1000, first=100, horizon=1000, cost=np.array(cost), target=TARGET, limit=LIMIT
+        length, first=100, horizon=1000, cost=np.array(cost), target=TARGET, limit=LIMIT
     )
     assert found == pytest.approx(expected)
-
-
-@pytest.mark.parametrize("cost", [0.0, 60.0])
-def test_it_is_real_steps_that_count_not_updates(cost):
-    def after(length: float, steps: int) -> float:
-        return next_length(
-            length,
-            steps=steps,
-            first=1,
-            horizon=1000,
-            cost=np.array([cost]),
-            target=np.array([5.0]),
-            limit=np.array([10.0]),
-        )
-
-    assert after(after(200.0, 500), 1500) == pytest.approx(after(200.0, 2000))
 
 
 def lengths(simulator: Simulator, count: int) -> list[int]:

@@ -8,23 +8,22 @@ import numpy as np
 from jaxtyping import Float
 
 GROWTH = 1.02
-"""Factor for a thousand real steps whose cost is within its target."""
+"""Factor for an update after which the cost is within its target."""
 RETREAT = 0.9
-"""Factor for a thousand whose cost is beyond `ALARM` times the limit."""
+"""Factor for one after which it is beyond `ALARM` times the limit."""
 ALARM = 5.0
 
 
 def next_length(
     length: float,
     *,
-    steps: int,
     first: int,
     horizon: int,
     cost: Float[np.ndarray, " cost"],
     target: Float[np.ndarray, " cost"],
     limit: Float[np.ndarray, " cost"],
 ) -> float:
-    """Steps of the episodes that begin next, after `steps` real steps that found J_c = `cost`.
+    """Steps of the episodes that begin next, after episodes of `length` and J_c = `cost`.
 
     Never below `first`. Once episodes are whole they stay so: what a policy then costs is what the
     task counts.
@@ -32,7 +31,7 @@ def next_length(
     if length >= horizon:
         return float(horizon)
     if np.all(cost <= target):
-        return min(GROWTH ** (steps / 1000) * length, float(horizon))
+        return min(GROWTH * length, float(horizon))
     if np.any(cost > ALARM * limit):
-        return max(RETREAT ** (steps / 1000) * length, float(first))
+        return max(RETREAT * length, float(first))
     return length

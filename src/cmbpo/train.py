@@ -220,8 +220,7 @@ class Trainer:
             jax.block_until_ready(samples)
         with self.phase("Policy"):
             target = jnp.asarray(settings.constraint.target * self.limits, jnp.float32)
-            steps = self.ledger.env_steps - first_step
-            self._lengthen(steps, np.asarray(cost), np.asarray(target))
+            self._lengthen(np.asarray(cost), np.asarray(target))
             policy, improvement, found = learner.improve(
                 now.policy,
                 now.improvement,
@@ -243,7 +242,7 @@ class Trainer:
         self._guard(samples)
         spent = time.perf_counter() - began
         self.seconds += spent
-        return self._row(jax.device_get(metrics), steps, spent)
+        return self._row(jax.device_get(metrics), self.ledger.env_steps - first_step, spent)
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
@@ -272,11 +271,10 @@ class Trainer:
         )
         return real
 
-    def _lengthen(self, steps: int, cost: np.ndarray, target: np.ndarray) -> None:
+    def _lengthen(self, cost: np.ndarray, target: np.ndarray) -> None:
         horizon = self.task.horizon
         self.episode_steps = leash.next_length(
             self.episode_steps,
-            steps=steps,
             first=self.settings.first_episode or horizon,
             horizon=horizon,
             cost=cost,
