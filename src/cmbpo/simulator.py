@@ -56,7 +56,7 @@ class Simulator:
         """Start all copies; with `stagger`, first episodes end at 1/N, 2/N, … of their length.
 
         `episode_steps`, which may be changed later, is that of the episodes that begin from then
-        on: at most, and unless given, the horizon.
+        on, rounded down: at most, and unless given, the horizon.
         """
         if num_envs < 1:
             raise ValueError(f"num_envs is {num_envs}; allowed: at least 1")
@@ -77,11 +77,11 @@ class Simulator:
             np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed, i])))
             for i in range(num_envs)
         ]
-        self.episode_steps = episode_steps or task.horizon
-        self._allotted = np.full(num_envs, self.episode_steps)
+        self.episode_steps = float(min(episode_steps or task.horizon, task.horizon))
+        self._allotted = np.full(num_envs, int(self.episode_steps))
         self._left = self._allotted.copy()
         if stagger:
-            self._left = -(-self.episode_steps * np.arange(1, num_envs + 1) // num_envs)
+            self._left = -(-self._allotted * np.arange(1, num_envs + 1) // num_envs)
         self.blow_ups = 0
         self._state, self.obs = self._world.begin(np.arange(num_envs), self._random)
 
@@ -113,7 +113,7 @@ class Simulator:
     def _reset(self, rows: np.ndarray) -> None:
         state, obs = self._world.begin(rows, [self._random[i] for i in rows])
         self._state[rows] = state
-        self._left[rows] = self._allotted[rows] = self.episode_steps
+        self._left[rows] = self._allotted[rows] = int(self.episode_steps)
         self.obs = self.obs.copy()
         self.obs[rows] = obs
 
@@ -149,7 +149,7 @@ class Simulator:
         self.obs = np.array(state["obs"], np.float64)
         self._left = np.array(state["steps_left"], np.int64)
         self._allotted = np.array(state["allotted"], np.int64)
-        self.episode_steps = int(state["episode_steps"])
+        self.episode_steps = float(state["episode_steps"])
         self.blow_ups = int(state["blow_ups"])
         for random, packed in zip(self._random, state["random"], strict=True):
             random.bit_generator.state = _unpack(packed)

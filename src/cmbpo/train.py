@@ -3,7 +3,6 @@
 One pass of the loop is one policy update.
 """
 
-import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
@@ -42,13 +41,12 @@ class Trainer:
         self.task = own.find(settings, env)
         self.limits = np.array(settings.cost_limit or self.task.cost_limits)
         self._check()
-        self.episode_steps = float(min(settings.first_episode or math.inf, self.task.horizon))
         self.simulator = Simulator(
             self.task,
             settings.num_envs,
             seed=settings.seed,
             stagger=True,
-            episode_steps=int(self.episode_steps),
+            episode_steps=settings.first_episode,
         )
         self.ledger = Ledger(settings.num_envs, len(self.limits))
         self.learner = learner.start(settings, self.task)
@@ -95,7 +93,6 @@ class Trainer:
         return {
             "learner": self.learner,
             "simulator": self.simulator.state(),
-            "episode_steps": np.array(self.episode_steps),
             "ledger": self.ledger.state(),
             "update": np.array(self.update),
             "regret": np.array(self.regret),
@@ -108,7 +105,6 @@ class Trainer:
         """Go on from what `state` returned."""
         self.learner = state["learner"]
         self.simulator.restore(state["simulator"])
-        self.episode_steps = float(state["episode_steps"])
         self.ledger.restore(state["ledger"])
         if not self.simulator.restorable:
             for running in (self.ledger.ret, self.ledger.cost, self.ledger.length):
@@ -273,15 +269,14 @@ class Trainer:
 
     def _lengthen(self, cost: np.ndarray, target: np.ndarray) -> None:
         horizon = self.task.horizon
-        self.episode_steps = leash.next_length(
-            self.episode_steps,
+        self.simulator.episode_steps = leash.next_length(
+            self.simulator.episode_steps,
             first=self.settings.first_episode or horizon,
             horizon=horizon,
             cost=cost,
             target=target,
             limit=self.limits,
         )
-        self.simulator.episode_steps = int(self.episode_steps)
 
     def _guard(self, samples: Samples) -> None:
         """Stop where a number is no longer one, with the batch at hand."""
@@ -300,7 +295,7 @@ class Trainer:
             "TotalEnvSteps": self.ledger.env_steps,
             "Train/Epoch": self.update,
             **self.ledger.means(),
-            "Train/EpisodeSteps": self.simulator.episode_steps,
+            "Train/EpisodeSteps": int(self.simulator.episode_steps),
             "Cost/Cumulative": spent.sum(),
             "Cost/Rate": spent.sum() / self.ledger.env_steps,
             "Cost/Regret": self.regret,
@@ -401,7 +396,7 @@ def _loop(
         if trainer.ledger.env_steps == 0 and not interrupted:
             if settings.first_episode is not None:
                 view.say(
-                    f"episodes of {trainer.simulator.episode_steps} steps at first; they grow"
+                    f"episodes of {settings.first_episode} steps at first; they grow"
                     " while the cost is within its target"
                 )
             view.say("first real steps and first model …")
