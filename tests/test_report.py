@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import lzma
 import re
 import shutil
 import subprocess
@@ -90,12 +91,13 @@ def test_runs_are_found_at_any_depth_but_tuning_only_where_it_is_named(tmp_path)
     assert len(collect([tmp_path, tmp_path / "tuning", tmp_path / "two"]).runs) == 3
 
 
-def test_compressed_tables_read_the_same(tmp_path):
+@pytest.mark.parametrize(("suffix", "compress"), [("gz", gzip.compress), ("xz", lzma.compress)])
+def test_compressed_tables_read_the_same(tmp_path, suffix, compress):
     plain = fake(tmp_path / "plain", ant())
     packed = tmp_path / "packed"
     shutil.copytree(plain, packed)
     for path in packed.glob("*.csv"):
-        path.with_name(f"{path.name}.gz").write_bytes(gzip.compress(path.read_bytes()))
+        path.with_name(f"{path.name}.{suffix}").write_bytes(compress(path.read_bytes()))
         path.unlink()
     one, other = collect([plain]).runs[0], collect([packed]).runs[0]
     assert one.episodes.keys() == other.episodes.keys()
@@ -282,14 +284,15 @@ def test_a_half_written_folder_among_others_is_named(tmp_path, damage, sentence)
     assert "1 run of 1 arm" in text
 
 
-def test_a_torn_last_row_and_a_torn_archive_do_no_harm(tmp_path):
+@pytest.mark.parametrize(("suffix", "compress"), [("gz", gzip.compress), ("xz", lzma.compress)])
+def test_a_torn_last_row_and_a_torn_archive_do_no_harm(tmp_path, suffix, compress):
     torn = fake(tmp_path / "torn", ant(), episodes=30)
     for name in ("episodes.csv", "progress.csv"):
         with (torn / name).open("a") as file:
             file.write("310")
     assert len(collect([torn]).runs[0].episodes["env_steps"]) == 30
-    whole = gzip.compress((torn / "episodes.csv").read_bytes())
-    (torn / "episodes.csv.gz").write_bytes(whole[: len(whole) // 2])
+    whole = compress((torn / "episodes.csv").read_bytes())
+    (torn / f"episodes.csv.{suffix}").write_bytes(whole[: len(whole) // 2])
     (torn / "episodes.csv").unlink()
     assert "cannot be shown" in words([torn])
 

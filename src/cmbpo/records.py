@@ -75,13 +75,25 @@ class Table:
         self.rows = position["rows"]
 
 
+def _unpacked(path: Path) -> str:
+    if path.suffix == ".gz":
+        return gzip.decompress(path.read_bytes()).decode()
+    if path.suffix != ".xz":
+        return path.read_text()
+    import lzma  # here, because some builds of Python lack it
+
+    try:
+        return lzma.decompress(path.read_bytes()).decode()
+    except lzma.LZMAError as error:
+        raise ValueError(str(error)) from error
+
+
 def read_table(path: Path) -> dict[str, np.ndarray]:
     """The columns of a CSV file, as numbers where all their values are; blank cells are NaN.
 
-    A file whose name ends in `.gz` is decompressed on the way.
+    A file whose name ends in `.gz` or `.xz` is decompressed on the way.
     """
-    with (gzip.open if path.suffix == ".gz" else open)(path, "rt", newline="") as file:
-        header, *rows = [*csv.reader(file)] or [[]]
+    header, *rows = [*csv.reader(io.StringIO(_unpacked(path), newline=""))] or [[]]
     # a run killed while it wrote may leave a torn last row
     rows = [row for row in rows if len(row) == len(header)]
     return {name: _column([row[i] for row in rows]) for i, name in enumerate(header)}

@@ -117,7 +117,7 @@ def _require(table: dict[str, np.ndarray], columns: Sequence[str], what: str) ->
 
 def _table(folder: Path, name: str) -> dict[str, np.ndarray]:
     """A table of a run, compressed or not, without rows whose first column is torn; or nothing."""
-    paths = [folder / f"{name}.csv", folder / f"{name}.csv.gz"]
+    paths = [folder / f"{name}.csv{packed}" for packed in ("", ".gz", ".xz")]
     path = next((path for path in paths if path.exists()), None)
     if path is None:
         return {}
