@@ -162,6 +162,21 @@ def test_another_run_lends_its_policy_critics_and_model(unbroken, tmp_path):
     assert trainer.ledger.env_steps == 0
 
 
+@pytest.mark.parametrize(("adapts", "counted"), [(False, 200), (True, steps(3))])
+def test_a_policys_units_are_those_of_the_first_steps_or_of_all(adapts, counted, tmp_path):
+    settings = tiny("cmbpo", tmp_path)
+    policy = replace(settings.policy, normalise=True, adapt_units=adapts)
+    trainer = train.Trainer(replace(settings, policy=policy))
+    trainer.warm_up()
+    for _ in range(3):
+        trainer.step()
+    assert trainer.learner.model is not None
+    seen = np.asarray(trainer.learner.model.archive.obs[:counted])
+    found = trainer.learner.policy.normaliser
+    np.testing.assert_allclose(found.mean, seen.mean(axis=0), atol=1e-5)
+    np.testing.assert_allclose(found.std, seen.std(axis=0), rtol=1e-4)
+
+
 @pytest.mark.parametrize("algo", [a for a in ALGORITHMS if a != "cmbpo"])
 def test_every_baseline_runs_and_resumes(algo: str, tmp_path):
     whole, _ = train.run(tiny(algo, tmp_path / "whole", total_steps=800))

@@ -16,6 +16,7 @@ from cmbpo.model import Model
 from cmbpo.networks import Critic, Policy
 from cmbpo.settings import TrainSettings
 from cmbpo.tasks.task import Task
+from cmbpo.units import with_more
 
 
 class Learner(eqx.Module):
@@ -146,6 +147,14 @@ def improve(
     std = jnp.maximum(jnp.exp(policy.log_std), settings.policy.min_std)
     policy = eqx.tree_at(lambda p: p.log_std, policy, jnp.log(std))
     return policy, state, metrics | {"Train/PolicyStd": std.mean()}
+
+
+@jax.jit
+def see(policy: Policy, real: Steps, before: Float[Array, ""]) -> Policy:
+    """The policy in the units of all real steps: `before`, those of its units, and `real`."""
+    obs = real.obs.reshape(-1, real.obs.shape[-1])
+    normaliser = with_more(policy.normaliser, before, obs, real.valid.reshape(-1))
+    return eqx.tree_at(lambda p: p.normaliser, policy, normaliser)
 
 
 @partial(jax.jit, static_argnames="settings")

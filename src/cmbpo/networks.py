@@ -107,7 +107,7 @@ class Gaussian(eqx.Module):
 class Policy(eqx.Module):
     """π_θ(a|s): a Gaussian with a tanh network as mean and one deviation for all states.
 
-    θ is (`net`, `log_std`). `normaliser` is fixed: it is no part of θ.
+    θ is (`net`, `log_std`). `normaliser` is no part of θ: an update keeps it.
     """
 
     net: Mlp

@@ -28,6 +28,8 @@ class PolicySettings:
     """Factor on the initial weights of the last layer; small: it starts near zero torque."""
     normalise: bool = False
     """Standardise observations with the statistics of the first real steps."""
+    adapt_units: bool = False
+    """With `normalise`: with the statistics of all real steps so far, anew after each update."""
 
     def __post_init__(self) -> None:
         """Check the values."""

@@ -85,6 +85,11 @@ class Trainer:
         return ALGORITHMS[self.settings.algo].data == "real and imagined"
 
     @property
+    def _finds_units(self) -> bool:
+        """Whether the policy's units come from this run, not from the one it starts from."""
+        return self.settings.policy.normalise and self.settings.init_from is None
+
+    @property
     def _warms_up(self) -> bool:
         return self._imagines or self.settings.policy.normalise
 
@@ -148,7 +153,7 @@ class Trainer:
             seen.append(np.asarray(real.obs[:steps]).reshape(-1, real.obs.shape[-1]))
             if self.learner.model is not None:
                 self._set(model=model.remember(self.learner.model, real, now.policy, 0))
-        if settings.policy.normalise and settings.init_from is None:
+        if self._finds_units:
             self._set(policy=normalised(self.learner.policy, np.concatenate(seen)))
         if self.learner.model is not None:
             fitted = model.fit(
@@ -227,6 +232,8 @@ class Trainer:
                 settings=self.static,
                 horizon=horizon,
             )
+            if self._finds_units and settings.policy.adapt_units:
+                policy = learner.see(policy, real, jnp.array(float(first_step)))
             self._set(policy=policy, improvement=improvement)
             metrics |= jax.block_until_ready(found)
         with self.phase("Critic"):

@@ -17,6 +17,23 @@ def statistics(x: Float[Array, "rows n"], counted: Bool[Array, " rows"]) -> Norm
     return Normaliser(mean, jnp.maximum(jnp.sqrt(variance), STD_FLOOR))
 
 
+def with_more(
+    old: Normaliser,
+    before: Float[Array, ""],
+    x: Float[Array, "rows n"],
+    counted: Bool[Array, " rows"],
+) -> Normaliser:
+    """Mean and deviation of `before` rows that have those of `old` and of the counted rows.
+
+    With k counted rows of mean m' and deviation s', and w = k/(before + k):
+    m ← m + w (m' − m) and s² ← (1 − w) s² + w s'² + w (1 − w)(m' − m)².
+    """
+    new, k = statistics(x, counted), jnp.sum(counted)
+    w, step = k / (before + k), new.mean - old.mean
+    variance = (1.0 - w) * old.std**2 + w * new.std**2 + w * (1.0 - w) * step**2
+    return Normaliser(old.mean + w * step, jnp.sqrt(variance))
+
+
 def ratio(new: Float[Array, " n"], old: Float[Array, " n"]) -> Float[Array, " n"]:
     """How much a scale grows, at most twofold: weights on what was constant so far mean nothing
     yet and must not blow up."""
