@@ -47,3 +47,13 @@ def test_unknown_names_are_named():
         task_name("Humanoid-v5")
     with pytest.raises(ValueError, match=r"'fast'; there are default, paper"):
         preset("cpo", "AntSafe", "fast")
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_an_algorithm_that_heeds_no_cost_has_whole_episodes(task: str):
+    assert preset("trpo", task).first_episode is None
+
+
+def test_baselines_begin_with_short_episodes_where_cmbpo_does_on_the_circle():
+    firsts = {preset(algo, "AntCircle").first_episode for algo in ("cmbpo", "cpo", "trpo-lag")}
+    assert firsts == {100}
