@@ -17,7 +17,7 @@ import browser
 from cmbpo import presets, report
 from cmbpo.experiments import plan
 from cmbpo.records import Table
-from cmbpo.report import appendix, page, tables
+from cmbpo.report import appendix, page, svg, tables
 from cmbpo.report.axes import Axis, short, spanning
 from cmbpo.report.learning import learning
 from cmbpo.report.panel import spread
@@ -602,3 +602,18 @@ def test_a_page_of_nothing_is_shown_too(tab, tmp_path):
     tab.open(path)
     assert "nothing to show" in tab.run("document.body.innerText")
     assert tab.complaints == []
+
+
+def test_points_are_left_out_of_a_line_only_where_it_stays():
+    x = np.linspace(56.0, 428.0, 250)
+    rng = np.random.default_rng(0)
+    for y in (np.cumsum(rng.normal(size=250)), np.where(x < 200.0, 3.0, 90.0)):
+        kept = svg.needed(x, y)
+        drawn = np.interp(x, x[kept], y[kept])
+        assert kept[0]
+        assert kept[-1]
+        assert np.abs(drawn - y).max() <= svg.CLOSE
+    assert kept.sum() == 4, "a step is drawn with its ends and its corners"
+    assert svg.needed(x, 2.0 * x).sum() == 2
+    assert svg.needed(x[:1], x[:1]).all()
+    assert svg.needed(x[:0], x[:0]).size == 0

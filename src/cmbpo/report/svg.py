@@ -10,6 +10,8 @@ from cmbpo.report.panel import Line, Panel, spread
 
 WIDTH, HEIGHT = 440, 282
 LEFT, RIGHT, TOP, BOTTOM = 56, 428, 10, 236
+CLOSE = 0.4
+"""Units of the drawing by which a line may miss a point that is left out."""
 COLOURS = 10
 """Colours that the page has for arms."""
 
@@ -84,16 +86,37 @@ def _bands(panel: Panel) -> str:
 
 def _line(panel: Panel, line: Line) -> str:
     kind = f"{line.weight} dashed" if line.dashed else line.weight
-    places = _points(_x(panel, line.x), _y(panel, line.y))
+    x, y = _x(panel, line.x), _y(panel, line.y)
+    kept = needed(x, y)
+    places = _points(x[kept], y[kept])
     note = escape(line.note)
     end = ""
     if line.weight == "main" and not line.dashed and len(line.x):
-        x, y = float(_x(panel, line.x[-1])), float(_y(panel, line.y[-1]))
-        end = f'<circle class="dot {_arm(line.arm.colour)}" cx="{x:.1f}" cy="{y:.1f}" r="2.6"/>'
+        end = (
+            f'<circle class="dot {_arm(line.arm.colour)}" cx="{x[-1]:.1f}" cy="{y[-1]:.1f}"'
+            ' r="2.6"/>'
+        )
     return (
         f'<polyline class="{kind} {_arm(line.arm.colour)}" data-note="{note}" points="{places}"/>'
         f"{end}"
     )
+
+
+def needed(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Which points of a line, drawn without the others, leave it where it is (Douglas, Peucker)."""
+    kept = np.zeros(len(x), bool)
+    kept[:1] = kept[-1:] = True
+    spans = [(0, len(x) - 1)] if len(x) else []
+    while spans:
+        first, last = spans.pop()
+        inside = slice(first + 1, last)
+        straight = np.interp(x[inside], x[[first, last]], y[[first, last]])
+        missed = np.abs(y[inside] - straight)
+        if missed.size and missed.max() > CLOSE:
+            worst = first + 1 + int(missed.argmax())
+            kept[worst] = True
+            spans += [(first, worst), (worst, last)]
+    return kept
 
 
 def _rules(panel: Panel) -> str:
