@@ -617,3 +617,18 @@ def test_points_are_left_out_of_a_line_only_where_it_stays():
     assert svg.needed(x, 2.0 * x).sum() == 2
     assert svg.needed(x[:1], x[:1]).all()
     assert svg.needed(x[:0], x[:0]).size == 0
+
+
+def test_returns_far_above_the_level_leave_room_for_the_others(tmp_path: Path):
+    """Runs that end at 5000, above twice AntCircle's level of 2000, below twice the cheetah's."""
+    for task in ("AntCircle", "HalfCheetahSafe"):
+        fake(tmp_path / task, presets.preset("cmbpo", task))
+    found = collect([tmp_path])
+    for place in (0, 2):
+        axes = {
+            task: learning(found.arms, task, 50)[place].y
+            for task in ("AntCircle", "HalfCheetahSafe")
+        }
+        assert axes["HalfCheetahSafe"].kind == "linear"
+        assert axes["AntCircle"].kind == "knee"
+        assert axes["AntCircle"].knee == 4000.0

@@ -6,7 +6,7 @@ import numpy as np
 
 from cmbpo.plot import running_mean
 from cmbpo.report.arms import ALGORITHMS, Arm
-from cmbpo.report.axes import spanning
+from cmbpo.report.axes import Axis, spanning
 from cmbpo.report.panel import (
     Band,
     Curve,
@@ -103,11 +103,25 @@ def _over_steps(
             bands.append(Band(arm, common, *bootstrap_interval([rows], resamples=1000)))
             lines.append(Line(arm, common, interquartile_mean(rows), "main", arm.label))
     lines.sort(key=lambda line: line.weight != "seed")
-    heights = [line.y for line in lines] + [np.array([rule.y or 0.0]) for rule in rules]
-    kind = "linear" if knee is None else "knee"
-    values = np.concatenate([*heights, np.zeros(0 if knee is None else 1)])
-    y = spanning("", values, kind=kind, knee=knee or 1.0)
+    heights = _heights(lines, rules)
+    if knee is None:
+        y = _return_axis(heights, rules)
+    else:
+        y = spanning("", np.append(heights, 0.0), kind="knee", knee=knee)
     return Panel(title, steps_axis(lines), y, lines, bands, [], rules)
+
+
+def _heights(lines: Sequence[Line], rules: Sequence[Rule]) -> np.ndarray:
+    levels = np.array([rule.y for rule in rules], float)
+    return np.concatenate([levels, *[line.y for line in lines]])
+
+
+def _return_axis(heights: np.ndarray, rules: Sequence[Rule]) -> Axis:
+    """Logarithmic above twice the level: who heeds no limit may earn ten times as much."""
+    knee = 2.0 * max((rule.y or 0.0 for rule in rules), default=0.0)
+    if knee > 0.0 and heights.max() > knee:
+        return spanning("", heights, kind="knee", knee=knee)
+    return spanning("", heights)
 
 
 def _against_cost(
@@ -129,11 +143,10 @@ def _against_cost(
                 place = (1000.0 * thousands, TABLE_I[task].level)
                 quoted.append(Quoted(first, *place, ALGORITHMS[algo]))
     x = np.concatenate([line.x for line in lines] + [np.array([q.x]) for q in quoted])
-    y = np.concatenate([line.y for line in lines] + [np.array([rule.y]) for rule in rules])
     return Panel(
         "return against cumulative cost",
         spanning("cumulative cost", x, kind="log"),
-        spanning("", y),
+        _return_axis(_heights(lines, rules), rules),
         lines,
         rules=rules,
         quoted=quoted,

@@ -119,7 +119,8 @@ def _learning(rows: Rows) -> str:
         "Means over 20 training episodes. Where an arm has several seeds, each is thin, their "
         "interquartile mean is bold, and the band is its 95 % bootstrap interval, as far as all "
         "seeds go; a dot marks the end. The limit is dashed, the level of the paper’s Table I "
-        "dotted. The axis of cost is linear up to twice the limit and logarithmic above. Against "
+        "dotted. The axis of cost is linear up to twice the limit and logarithmic above; so is "
+        "that of the return, from twice the level on, where a curve goes beyond. Against "
         "cumulative cost every seed is drawn, costs below 10 at 10; diamonds are the paper’s own "
         "numbers, in the colour of their algorithm."
     )
