@@ -329,8 +329,8 @@ def _baseline_default(task: str) -> TrainSettings:
 def _far_circle(settings: TrainSettings) -> TrainSettings:
     """Far-sighted, with longer steps: TRPO earns 24 in 3,000,000 steps otherwise, 2,570 with these.
 
-    CPO does not reach 2000 within the limit in 10,000,000 steps. In units that follow the data it
-    does after 8,400,000, with short episodes first, as CMBPO has them, after 5,400,000.
+    In the units of its first steps CPO does not reach 2000 within the limit in 10,000,000. In units
+    that follow the data it does after 8,400,000, with short episodes first too after 5,400,000.
     """
     return replace(
         settings,

@@ -103,11 +103,10 @@ def _over_steps(
             bands.append(Band(arm, common, *bootstrap_interval([rows], resamples=1000)))
             lines.append(Line(arm, common, interquartile_mean(rows), "main", arm.label))
     lines.sort(key=lambda line: line.weight != "seed")
-    heights = _heights(lines, rules)
     if knee is None:
-        y = _return_axis(heights, rules)
+        y = _return_axis(lines, rules)
     else:
-        y = spanning("", np.append(heights, 0.0), kind="knee", knee=knee)
+        y = spanning("", np.append(_heights(lines, rules), 0.0), kind="knee", knee=knee)
     return Panel(title, steps_axis(lines), y, lines, bands, [], rules)
 
 
@@ -116,8 +115,9 @@ def _heights(lines: Sequence[Line], rules: Sequence[Rule]) -> np.ndarray:
     return np.concatenate([levels, *[line.y for line in lines]])
 
 
-def _return_axis(heights: np.ndarray, rules: Sequence[Rule]) -> Axis:
+def _return_axis(lines: Sequence[Line], rules: Sequence[Rule]) -> Axis:
     """Logarithmic above twice the level: who heeds no limit may earn ten times as much."""
+    heights = _heights(lines, rules)
     knee = 2.0 * max((rule.y or 0.0 for rule in rules), default=0.0)
     if knee > 0.0 and heights.max() > knee:
         return spanning("", heights, kind="knee", knee=knee)
@@ -146,7 +146,7 @@ def _against_cost(
     return Panel(
         "return against cumulative cost",
         spanning("cumulative cost", x, kind="log"),
-        _return_axis(_heights(lines, rules), rules),
+        _return_axis(lines, rules),
         lines,
         rules=rules,
         quoted=quoted,
