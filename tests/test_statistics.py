@@ -124,10 +124,11 @@ def test_a_run_exactly_at_the_limit_has_no_regret():
     assert found.share == 0.0
 
 
-def first_window_by_definition(returns, cost, length, level, limit):
+def first_window_by_definition(returns, cost, length, whole, level, limit):
     for i in range(20, len(returns) + 1):
         w = slice(i - 20, i)
-        if returns[w].mean() >= level and 1000 * cost[w].sum() / length[w].sum() <= limit:
+        safe = 1000 * cost[w].sum() / length[w].sum() <= limit
+        if returns[w].mean() >= level and safe and whole[w].all():
             return i - 1
     return None
 
@@ -139,8 +140,9 @@ def test_the_first_window_is_found_as_defined(seed):
     returns = np.linspace(0, 3000, n) + rng.normal(0, 300, n)
     length = rng.choice([300.0, 1000.0], n)
     cost = rng.poisson(10 * length / 1000).astype(float)
-    expected = first_window_by_definition(returns, cost, length, 2000, 9.5)
-    assert first_window(returns, cost, length, level=2000.0, limit=9.5) == expected
+    whole = np.arange(n) % 50 != rng.integers(50)
+    expected = first_window_by_definition(returns, cost, length, whole, 2000, 9.5)
+    assert first_window(returns, cost, length, whole, level=2000.0, limit=9.5) == expected
 
 
 def episodes(returns, cost):
@@ -150,13 +152,33 @@ def episodes(returns, cost):
         "return": np.array(returns, float),
         "cost": np.array(cost, float),
         "length": np.full(n, 1000.0),
+        "terminated": np.zeros(n),
     }
+
+
+def cross(table, *, level, copies=1):
+    return crossing(
+        table,
+        table["env_steps"],
+        np.cumsum(table["cost"]),
+        level=level,
+        limit=10.0,
+        num_envs=copies,
+        horizon=1000.0,
+    )
+
+
+def test_episodes_that_were_cut_short_do_not_count_and_falls_do():
+    table = episodes([9] * 60, [0] * 60)
+    table["length"][:30] = 400.0
+    assert cross(table, level=9.0).env_steps == 50_000
+    table["terminated"][:30] = 1.0
+    assert cross(table, level=9.0).env_steps == 20_000
 
 
 def test_a_crossing_counts_the_cost_so_far_and_judges_what_follows():
     table = episodes([0] * 30 + [100] * 150, [20] * 30 + [4, 6] * 75)
-    steps, total = table["env_steps"], np.cumsum(table["cost"])
-    found = crossing(table, steps, total, level=100.0, limit=10.0, num_envs=1)
+    found = cross(table, level=100.0)
     assert found.reached
     assert found.env_steps == 50_000
     assert found.cumulative_cost == 30 * 20 + 20 * 5
@@ -168,18 +190,14 @@ def test_a_crossing_counts_the_cost_so_far_and_judges_what_follows():
 
 def test_a_run_that_never_arrives_is_censored_where_it_ended():
     table = episodes([0] * 40, [1] * 40)
-    found = crossing(
-        table, table["env_steps"], np.cumsum(table["cost"]), level=1.0, limit=10.0, num_envs=1
-    )
+    found = cross(table, level=1.0)
     assert (found.reached, found.env_steps, found.cumulative_cost) == (False, 40_000, 40)
     assert not found.holds(10.0)
 
 
 def test_a_crossing_at_the_very_end_has_nothing_to_judge():
     table = episodes([5] * 20, [0] * 20)
-    found = crossing(
-        table, table["env_steps"], np.cumsum(table["cost"]), level=5.0, limit=10.0, num_envs=1
-    )
+    found = cross(table, level=5.0)
     assert found.reached
     assert found.next_steps == 0.0
     assert not found.holds(10.0)
@@ -194,10 +212,11 @@ def test_what_follows_is_of_its_own_steps_however_many_copies_there_are():
         "return": np.full(500, 9.0),
         "cost": np.where(late, 50.0, 0.0),
         "length": np.full(500, 1000.0),
+        "terminated": np.zeros(500),
     }
     steps = np.arange(0.0, 500_001, 10_000)
     total = 0.05 * np.maximum(steps - 100_000, 0.0)
-    found = crossing(table, steps, total, level=9.0, limit=10.0, num_envs=100)
+    found = crossing(table, steps, total, level=9.0, limit=10.0, num_envs=100, horizon=1000.0)
     assert (found.env_steps, found.next_steps) == (100_000, 100_000)
     assert found.next_cost == pytest.approx(50.0)
     assert not found.holds(10.0)

@@ -133,6 +133,7 @@ def first_window(
     returns: Float[np.ndarray, " n"],
     cost: Float[np.ndarray, " n"],
     length: Float[np.ndarray, " n"],
+    whole: Bool[np.ndarray, " n"],
     *,
     level: float,
     limit: float,
@@ -140,7 +141,8 @@ def first_window(
 ) -> int | None:
     """Where the first episodes in a row end whose mean return is ≥ level and whose cost is ≤ limit.
 
-    There are `window` of them; their cost is per 1000 of their steps. None: there are no such.
+    There are `window` of them, all `whole`; their cost is per 1000 of their steps. None: there are
+    no such.
     """
 
     def sums(x: np.ndarray) -> np.ndarray:
@@ -151,7 +153,7 @@ def first_window(
         return None
     good = sums(returns) >= level * window * (1 - 1e-12)
     safe = 1000.0 * sums(cost) <= limit * sums(length) * (1 + 1e-12)
-    found = np.flatnonzero(good & safe)
+    found = np.flatnonzero(good & safe & (sums(whole) == window))
     return int(found[0]) + window - 1 if found.size else None
 
 
@@ -174,16 +176,20 @@ def crossing(
     level: float,
     limit: float,
     num_envs: int,
+    horizon: float,
 ) -> Crossing:
     """Table I's measure for one run, with the cost and return of the steps that follow.
 
-    `episodes` has the columns `env_steps`, `return`, `cost`, `length`; the cumulative cost is that
-    of all environment steps, of unfinished episodes too. The cost of what follows is of all its
-    steps; its standard error, and the return, are of the episodes in the middle of which it falls.
+    `episodes` has the columns `env_steps`, `return`, `cost`, `length`, `terminated`; the cumulative
+    cost is that of all environment steps, of unfinished episodes too. Episodes that training cut
+    short of the `horizon` do not count: where a policy would have gone is not known. The cost of
+    what follows is of all its steps; its standard error, and the return, are of the episodes in the
+    middle of which it falls.
     """
     end = float(env_steps[-1])
     returns, cost, length = episodes["return"], episodes["cost"], episodes["length"]
-    last = first_window(returns, cost, length, level=level, limit=limit)
+    whole = (length >= horizon) | (episodes["terminated"] > 0)
+    last = first_window(returns, cost, length, whole, level=level, limit=limit)
     if last is None:
         return Crossing(False, end, float(cumulative_cost[-1]))
     at = float(episodes["env_steps"][last])

@@ -143,7 +143,8 @@ def _table_one(found: Collection) -> str:
         return ""
     words = (
         "Cumulative cost, in thousands, before the first 20 training episodes in a row that have "
-        "the return on average and cost at most 10 per 1000 steps. A seed that does not get there "
+        "the return on average and cost at most 10 per 1000 steps; episodes that training cut "
+        "short (<code>first_episode</code>) do not count. A seed that does not get there "
         "counts as at least what it had spent when it ended: then the median is a lower bound, ≥. "
         "The paper’s are means over its seeds."
     )

@@ -19,7 +19,7 @@ from cmbpo.report.recorded import Recorded
 SET_ASIDE = "tuning"
 """Name of folders whose runs served to choose settings: only read where they are asked for."""
 
-_EPISODE = ("env_steps", "return", "cost", "length")
+_EPISODE = ("env_steps", "return", "cost", "length", "terminated")
 _PROGRESS = ("TotalEnvSteps", "Cost/Cumulative")
 
 

@@ -37,6 +37,7 @@ def crossings(arm: Arm, task: str) -> list[Crossing]:
             level=TABLE_I[task].level,
             limit=LIMIT,
             num_envs=run.num_envs,
+            horizon=run.horizon,
         )
         for run in arm.runs.get(task, [])
     ]
