@@ -5,8 +5,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy.stats import norm
 
-from cmbpo.dynamics import Ensemble
+from cmbpo.dynamics import Ensemble, predict
 from cmbpo.heads import Heads
 from cmbpo.learned_world import Moves, World
 from cmbpo.networks import Policy
@@ -115,6 +116,28 @@ def test_the_network_that_moves_the_state_says_whether_it_ends(policy):
     heads = eqx.tree_at(lambda h: h.members.layers[0].bias, heads, bias)
     moves = step(World(ensemble_of(OFFSETS), heads, Unknown(), True), policy)
     np.testing.assert_array_equal(moves.terminated, moves.next_obs[:, 0] < -1.0)
+
+
+def test_any_network_with_its_noise_may_end_a_trajectory(policy):
+    ensemble = ensemble_of([0.0, 0.3, -0.4, -0.6])
+    one = step(World(ensemble, None, Known(), True), policy)
+    any_ = step(World(ensemble, None, Known(), True, True), policy)
+    expected = predict(ensemble, jnp.zeros((1, N_OBS)), jnp.zeros((1, N_ACT)))
+    alone = norm.cdf(-1.0, expected.mean[:, 0, 0], np.sqrt(expected.variance[:, 0, 0]))
+    p = 1.0 - np.prod(1.0 - alone)
+    assert 0.1 < p < 0.9
+    assert not bool(one.terminated.any())
+    assert float(any_.terminated.mean()) == pytest.approx(p, abs=4.0 * np.sqrt(p / LANES))
+    for name in ("act", "next_obs", "reward", "cost", "disagreement"):
+        np.testing.assert_array_equal(getattr(any_, name), getattr(one, name))
+
+
+def test_any_head_may_end_a_trajectory(policy):
+    heads = heads_of(end=-100.0)
+    bias = heads.members.layers[0].bias.at[0, -1].set(np.log(0.3 / 0.7))
+    heads = eqx.tree_at(lambda h: h.members.layers[0].bias, heads, bias)
+    moves = step(World(ensemble_of(OFFSETS), heads, Unknown(), True, True), policy)
+    assert float(moves.terminated.mean()) == pytest.approx(0.3, abs=4.0 * np.sqrt(0.3 / LANES))
 
 
 def test_only_what_the_task_does_not_know_is_asked_of_the_heads(policy):

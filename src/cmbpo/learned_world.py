@@ -47,13 +47,16 @@ class World(eqx.Module):
     heads: Heads | None
     task: KnownTask = eqx.field(static=True)
     cost_over_members: bool = eqx.field(static=True)
+    end_over_members: bool = eqx.field(static=True, default=False)
 
     def step(self, policy: Policy, obs: Float[Array, "lanes obs"], *, key: PRNGKeyArray) -> Moves:
         """An action of the policy, and the mean prediction of a random elite for each.
 
-        The cost is the mean over all networks' next states, or that of the chosen one. A learned
-        end is drawn with its probability: a threshold would bias how often trajectories end, and
-        never end any where no state is likely to be terminal.
+        The cost is the mean over all networks' next states, or that of the chosen one. The
+        trajectory ends where any network, with the noise it expects, leads to a terminal state, or
+        where the chosen one's mean does. A learned end is drawn with its probability, the largest
+        or that of the chosen one: a threshold would bias how often trajectories end, and never end
+        any where no state is likely to be terminal.
         """
         key_act, key_elite = jax.random.split(key)
         lanes, n_obs = obs.shape
@@ -75,14 +78,23 @@ class World(eqx.Module):
                 value = judged.mean(axis=0) if self.cost_over_members else own
                 cost = value[:, : self.heads.n_cost]
             if self.heads.ends:
-                terminated = jax.random.uniform(jax.random.fold_in(key, 2), (lanes,)) < own[:, -1]
+                probable = judged.max(axis=0) if self.end_over_members else own
+                terminated = (
+                    jax.random.uniform(jax.random.fold_in(key, 2), (lanes,)) < probable[:, -1]
+                )
         if cost is None and self.cost_over_members:
             cost = jax.vmap(lambda mean: self.task.costs(obs, act, led_to(mean[:, :n_obs])))(
                 prediction.mean
             ).mean(axis=0)
         elif cost is None:
             cost = self.task.costs(obs, act, next_obs)
-        if terminated is None:
+        if terminated is None and self.end_over_members:
+            noise = jax.random.normal(jax.random.fold_in(key, 3), prediction.mean.shape)
+            expected = prediction.mean + jnp.sqrt(prediction.variance) * noise
+            terminated = jax.vmap(
+                lambda target: self.task.terminated(obs, act, led_to(target[:, :n_obs]))
+            )(expected).any(axis=0)
+        elif terminated is None:
             terminated = self.task.terminated(obs, act, next_obs)
         return Moves(
             act=act,

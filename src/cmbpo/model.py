@@ -190,7 +190,7 @@ def calibrate(
     obs = model.archive.obs[starts.draw(model.archive, (s.probe,), key=key_draw)]
     everything = jnp.array(jnp.inf)
     found = rollout.probe(
-        World(model.ensemble, model.heads, task, s.cost_over_members),
+        World(model.ensemble, model.heads, task, s.cost_over_members, s.end_over_members),
         policy,
         obs,
         rollout.Cut(jnp.array(s.first_horizon), everything, everything),
@@ -227,7 +227,7 @@ def imagine(
     """`rows` imagined steps of the policy, D̄, the imagined cost per step, and what to log."""
     s = settings.rollout
     key_starts, key_draw, key_probe, key_steps = jax.random.split(key, 4)
-    world = World(model.ensemble, model.heads, task, s.cost_over_members)
+    world = World(model.ensemble, model.heads, task, s.cost_over_members, s.end_over_members)
     starts = past_policies(model.archive, policy, temperature=s.temperature, key=key_starts)
     cut = rollout.cut_rule(
         s.cut,

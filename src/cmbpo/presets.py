@@ -177,7 +177,9 @@ def _ant_safe(settings: TrainSettings) -> TrainSettings:
     With γ = 0.99 half of the ants run fast and fall: 1670 after 656,000 steps of one seed, with a
     third of each episode missing. With 0.995 the same seed has 2550. In whole episodes an ant that
     cannot walk yet creeps to a wall and stays there: the first 200,000 steps then cost 4300 to
-    10,900, with short episodes first, σ = 0.08 and KL 0.02 1000 to 1700.
+    10,900, with short episodes first, σ = 0.08 and KL 0.02 1000 to 1700. Where only the chosen
+    network ends a trajectory, imagined ants fall three to five times more rarely than real ones;
+    where any may, real ones fall 0.2 times in 1000 steps instead of 0.2 to 0.7.
     """
     return replace(
         settings,
@@ -190,6 +192,7 @@ def _ant_safe(settings: TrainSettings) -> TrainSettings:
             cost_lam=0.9,
             terminal_cost_value=30.0,
         ),
+        rollout=replace(settings.rollout, end_over_members=True),
         constraint=replace(settings.constraint, target=0.5, time_constant=2.0),
         trust_region=replace(settings.trust_region, max_kl=0.02, hysteresis=1.0),
     )

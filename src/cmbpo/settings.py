@@ -164,6 +164,9 @@ class RolloutSettings:
     """Trajectories imagined only to measure disagreement."""
     cost_over_members: bool = True
     """Cost of an imagined step: the mean over all networks' next states, not the chosen one's."""
+    end_over_members: bool = False
+    """End an imagined trajectory where any network, with the noise it expects, foresees a terminal
+    state, not where the chosen one's mean does: mean predictions calm down and foresee too few."""
 
     def __post_init__(self) -> None:
         """Check the values."""
