@@ -121,7 +121,7 @@ def test_the_network_that_moves_the_state_says_whether_it_ends(policy):
 def test_any_network_with_its_noise_may_end_a_trajectory(policy):
     ensemble = ensemble_of([0.0, 0.3, -0.4, -0.6])
     one = step(World(ensemble, None, Known(), True), policy)
-    any_ = step(World(ensemble, None, Known(), True, True), policy)
+    any_ = step(World(ensemble, None, Known(), True, end_over_members=True), policy)
     expected = predict(ensemble, jnp.zeros((1, N_OBS)), jnp.zeros((1, N_ACT)))
     alone = norm.cdf(-1.0, expected.mean[:, 0, 0], np.sqrt(expected.variance[:, 0, 0]))
     p = 1.0 - np.prod(1.0 - alone)
@@ -136,7 +136,8 @@ def test_any_head_may_end_a_trajectory(policy):
     heads = heads_of(end=-100.0)
     bias = heads.members.layers[0].bias.at[0, -1].set(np.log(0.3 / 0.7))
     heads = eqx.tree_at(lambda h: h.members.layers[0].bias, heads, bias)
-    moves = step(World(ensemble_of(OFFSETS), heads, Unknown(), True, True), policy)
+    world = World(ensemble_of(OFFSETS), heads, Unknown(), True, end_over_members=True)
+    moves = step(world, policy)
     assert float(moves.terminated.mean()) == pytest.approx(0.3, abs=4.0 * np.sqrt(0.3 / LANES))
 
 

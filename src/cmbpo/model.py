@@ -17,7 +17,7 @@ from cmbpo.early_stopping import Course
 from cmbpo.heads import Heads
 from cmbpo.learned_world import KnownTask, World
 from cmbpo.networks import Policy
-from cmbpo.settings import TrainSettings
+from cmbpo.settings import RolloutSettings, TrainSettings
 from cmbpo.starts import past_policies
 from cmbpo.uncertainty import Limits
 
@@ -175,6 +175,10 @@ def fit(model: Model, settings: TrainSettings, *, epochs: int, key: PRNGKeyArray
     )
 
 
+def _world(model: Model, s: RolloutSettings, task: KnownTask) -> World:
+    return World(model.ensemble, model.heads, task, s.cost_over_members, s.end_over_members)
+
+
 @partial(jax.jit, static_argnames=("settings", "task"))
 def calibrate(
     model: Model,
@@ -190,7 +194,7 @@ def calibrate(
     obs = model.archive.obs[starts.draw(model.archive, (s.probe,), key=key_draw)]
     everything = jnp.array(jnp.inf)
     found = rollout.probe(
-        World(model.ensemble, model.heads, task, s.cost_over_members, s.end_over_members),
+        _world(model, s, task),
         policy,
         obs,
         rollout.Cut(jnp.array(s.first_horizon), everything, everything),
@@ -227,7 +231,7 @@ def imagine(
     """`rows` imagined steps of the policy, D̄, the imagined cost per step, and what to log."""
     s = settings.rollout
     key_starts, key_draw, key_probe, key_steps = jax.random.split(key, 4)
-    world = World(model.ensemble, model.heads, task, s.cost_over_members, s.end_over_members)
+    world = _world(model, s, task)
     starts = past_policies(model.archive, policy, temperature=s.temperature, key=key_starts)
     cut = rollout.cut_rule(
         s.cut,

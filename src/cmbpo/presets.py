@@ -179,7 +179,7 @@ def _ant_safe(settings: TrainSettings) -> TrainSettings:
     cannot walk yet creeps to a wall and stays there: the first 200,000 steps then cost 4300 to
     10,900, with short episodes first, σ = 0.08 and KL 0.02 1000 to 1700. Where only the chosen
     network ends a trajectory, imagined ants fall three to five times more rarely than real ones;
-    where any may, real ones fall 0.2 times in 1000 steps instead of 0.2 to 0.7.
+    where any may, real ones fall 0.1 to 0.4 times in 1000 steps instead of 0.2 to 0.8.
     """
     return replace(
         settings,
