@@ -7,10 +7,10 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from cmbpo import learner
+from cmbpo import constraint, learner
 from cmbpo.collect import Steps
 from cmbpo.presets import preset
-from cmbpo.settings import CriticSettings
+from cmbpo.settings import ConstraintSettings, CriticSettings
 from cmbpo.tasks.point_circle import PointCircle
 
 ROWS, COPIES = 4, 5
@@ -52,3 +52,31 @@ def test_v_c_is_shown_as_it_is_used_and_a_runaway_network_in_its_loss(bound_cost
         assert float(shown[name][0]) == pytest.approx(used, abs=1.0)
     _, told = learner.fit_critics(now, samples, jax.random.key(1), settings)
     assert (float(told["Loss/Loss_cost_critic"][0]) > 1e3) == bound_cost
+
+
+@pytest.mark.parametrize(
+    ("source", "imagined", "used"),
+    [
+        ("real", 0.1, 50.0),
+        ("larger", 0.1, 100.0),
+        ("larger", 0.01, 50.0),
+        ("batch", 0.1, 75.0),
+        ("larger", None, 50.0),
+        ("batch", None, 50.0),
+    ],
+)
+def test_j_c_is_of_real_steps_of_the_costlier_kind_or_of_the_batch(source, imagined, used):
+    """One of 20 real steps costs; the other 20 of the batch cost what is imagined."""
+    settings = replace(
+        preset("cmbpo", "PointCircle-v0"),
+        batch_size=2 * ROWS * COPIES,
+        constraint=ConstraintSettings(source=source, time_constant=0.0),
+    )
+    real = eqx.tree_at(lambda s: s.cost, some_steps(), replace_fn=lambda c: c.at[1, 2].set(1.0))
+    rate = None if imagined is None else jnp.array([imagined])
+    _, j_c, shown = learner.measure_cost(
+        constraint.nothing_seen(1), real, rate, settings.for_programs(), 1000
+    )
+    assert float(j_c[0]) == pytest.approx(used)
+    assert float(shown["Constraint/Estimate"][0]) == pytest.approx(used)
+    assert float(shown["Constraint/Real"][0]) == pytest.approx(50.0)

@@ -198,13 +198,19 @@ def fit_critics(
 def measure_cost(
     seen: RealCost, real: Steps, imagined_rate: Array | None, settings: TrainSettings, horizon: int
 ) -> tuple[RealCost, Float[Array, " cost"], dict[str, Array]]:
-    """J_c for the step, in cost per horizon: of recent real steps, or of the mixed batch."""
+    """J_c for the step, in cost per horizon: of real steps, imagined ones, or the mixed batch.
+
+    Real copies need some updates to get where a new policy costs; imagined ones, which start
+    anywhere in the episodes of recent policies, are there at once.
+    """
     s = settings.constraint
     seen = constraint.observe(seen, real.cost, real.valid, time_constant=s.time_constant)
     estimate = constraint.estimate(seen, horizon=float(horizon))
     weight = real.valid.astype(real.cost.dtype)[..., None]
     rate = (weight * real.cost).sum(axis=(0, 1)) / weight.sum()
     used = estimate.mean
+    if s.source == "larger" and imagined_rate is not None:
+        used = jnp.maximum(used, horizon * imagined_rate)
     if s.source == "batch" and imagined_rate is not None:
         share = weight.sum() / settings.batch_size
         used = horizon * (share * rate + (1.0 - share) * imagined_rate)

@@ -219,8 +219,9 @@ class MixingSettings:
 class ConstraintSettings:
     """J_c(π): what the policy costs now, and what the step aims at."""
 
-    source: Literal["real", "batch"] = "real"
-    """Cost rate of recent real steps, or mean cost of the mixed batch (the authors' code)."""
+    source: Literal["real", "larger", "batch"] = "real"
+    """Cost rate of recent real steps; the larger of that and the imagined one, which rises earlier;
+    or mean cost of the mixed batch (the authors' code)."""
     time_constant: float = 4.0
     """Updates over which older real steps fade from the estimate; 0 keeps only the newest."""
     target: float = 0.7
