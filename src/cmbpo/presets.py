@@ -85,7 +85,7 @@ def _own(settings: TrainSettings) -> TrainSettings:
         # A hopper with γ = 0.99 falls after 230 steps, 370 in all; with 0.995 it earns 1650.
         advantage=replace(general.advantage, discount=0.995),
         mixing=replace(general.mixing, min_real=1000, max_real=1000),
-        constraint=replace(general.constraint, target=0.7, time_constant=4.0),
+        constraint=replace(general.constraint, source="real", target=0.7, time_constant=4.0),
         trust_region=replace(general.trust_region, cost_gain=1.0),
     )
 
@@ -162,12 +162,17 @@ def _cmbpo_default(task: str) -> TrainSettings:
 
 
 def _cheetah(settings: TrainSettings) -> TrainSettings:
-    """The obstacle is seen coming for a hundred steps: a long view of cost and a short memory."""
+    """The obstacle is seen coming for a hundred steps: a long view of cost and a short memory.
+
+    The imagined cost rises four to six updates before the real one. Where J_c is the real one
+    alone, a quarter of the steps lie in windows above the limit; with the larger of the two, and
+    twice the barrier's gain, a fifteenth.
+    """
     return replace(
         settings,
         advantage=replace(settings.advantage, cost_discount=0.99, cost_lam=0.9),
-        constraint=replace(settings.constraint, target=0.4, time_constant=2.0),
-        trust_region=replace(settings.trust_region, hysteresis=1.0),
+        constraint=replace(settings.constraint, source="larger", target=0.4, time_constant=2.0),
+        trust_region=replace(settings.trust_region, hysteresis=1.0, cost_gain=2.0),
     )
 
 

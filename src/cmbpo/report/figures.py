@@ -27,6 +27,10 @@ COLOURS = (
     "#8a6d1d",
     "#66707c",
     "#7d9a00",
+    "#e3378c",
+    "#5a3212",
+    "#1a2a6c",
+    "#e0a800",
 )
 """Those of the page on white."""
 
@@ -66,7 +70,7 @@ def write(
     for suffix in ("png", "pdf"):
         # without a date: the same runs give the same file
         facts = {"CreationDate": None} if suffix == "pdf" else {}
-        figure.savefig(folder / f"{name}.{suffix}", dpi=140, metadata=facts)
+        figure.savefig(folder / f"{name}.{suffix}", dpi=120, metadata=facts)
         # laid out once, the same for both
         figure.set_layout_engine("none")
     _save_room(folder / f"{name}.png")

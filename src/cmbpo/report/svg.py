@@ -12,7 +12,7 @@ WIDTH, HEIGHT = 440, 282
 LEFT, RIGHT, TOP, BOTTOM = 56, 428, 10, 236
 CLOSE = 0.4
 """Units of the drawing by which a line may miss a point that is left out."""
-COLOURS = 10
+COLOURS = 14
 """Colours that the page has for arms."""
 
 
