@@ -165,8 +165,8 @@ def _cheetah(settings: TrainSettings) -> TrainSettings:
     """The obstacle is seen coming for a hundred steps: a long view of cost and a short memory.
 
     The imagined cost rises four to six updates before the real one. Where J_c is the real one
-    alone, a quarter of the steps lie in windows above the limit; with the larger of the two, and
-    twice the barrier's gain, a fifteenth.
+    alone and the barrier's gain 1, 26 % of the steps lie in windows above the limit; with the
+    larger of the two and gain 2, 5 %.
     """
     return replace(
         settings,
@@ -184,7 +184,7 @@ def _ant_safe(settings: TrainSettings) -> TrainSettings:
     cannot walk yet creeps to a wall and stays there: the first 200,000 steps then cost 4300 to
     10,900, with short episodes first, σ = 0.08 and KL 0.02 1000 to 1700. Where only the chosen
     network ends a trajectory, imagined ants fall three to five times more rarely than real ones;
-    where any may, real ones fall 0.1 to 0.4 times in 1000 steps instead of 0.2 to 0.8.
+    where any may, real ones fall 0.1 to 0.5 times in 1000 steps instead of 0.1 to 0.7.
     """
     return replace(
         settings,
