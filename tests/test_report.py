@@ -583,6 +583,22 @@ def test_an_arm_is_hidden_and_shown_and_values_are_read_off(made, tab):
     assert tab.complaints == []
 
 
+def test_fourteen_arms_have_colours_of_their_own_in_legend_and_values_read_off(tab, tmp_path):
+    for epochs in range(1, 15):
+        critic = replace(ant().critic, epochs=epochs)
+        fake(tmp_path / f"{epochs}", ant(critic=critic))
+    (tmp_path / "page.html").write_text(words([tmp_path]))
+    tab.open(tmp_path / "page.html")
+    colour = "getComputedStyle(part).backgroundColor"
+    legend = tab.run(f"[...document.querySelectorAll('nav i')].map((part) => {colour})")
+    assert len(set(legend)) == 14
+    tab.run("document.querySelector('svg.chart').scrollIntoView({block: 'center'})")
+    x, y, width, height = tab.run(BOXES % "svg.chart")[0]
+    tab.move(x + 0.93 * width, y + height / 2)
+    shown = tab.run(f"[...document.querySelectorAll('.tip i')].map((part) => {colour})")
+    assert sorted(shown) == sorted(legend)
+
+
 def test_the_browser_would_have_complained(tab, tmp_path):
     bad = tmp_path / "bad.html"
     bad.write_text(

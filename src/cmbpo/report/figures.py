@@ -12,27 +12,10 @@ from matplotlib.patheffects import withStroke
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 from PIL import Image
 
+from cmbpo.report import colours
 from cmbpo.report.arms import Arm
 from cmbpo.report.axes import short
 from cmbpo.report.panel import Panel, spread
-
-COLOURS = (
-    "#1f6fb4",
-    "#d9770a",
-    "#2a8f5b",
-    "#b3478f",
-    "#7a5bd0",
-    "#0e8a94",
-    "#c43d3d",
-    "#8a6d1d",
-    "#66707c",
-    "#7d9a00",
-    "#e3378c",
-    "#5a3212",
-    "#1a2a6c",
-    "#e0a800",
-)
-"""Those of the page on white."""
 
 
 def write(
@@ -155,4 +138,4 @@ def _quote(axes: Axes, panel: Panel) -> None:
 
 
 def _colour(arm: Arm) -> str:
-    return COLOURS[arm.colour % len(COLOURS)]
+    return colours.LIGHT[colours.place(arm.colour)]

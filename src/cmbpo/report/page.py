@@ -6,7 +6,7 @@ from html import escape
 from importlib import resources
 
 import cmbpo
-from cmbpo.report import appendix, svg, tables
+from cmbpo.report import appendix, colours, svg, tables
 from cmbpo.report.panel import Panel
 from cmbpo.report.paper import TABLE_I
 from cmbpo.report.read import Collection
@@ -22,7 +22,8 @@ def page(found: Collection, panels: Mapping[str, Rows]) -> str:
     for title, content in sections.items():
         body.append(f"<section id='{_anchor(title)}'>{content}</section>")
     template = resources.files("cmbpo.report").joinpath("template.html").read_text("utf-8")
-    return template.replace("<!-- body -->", "\n".join(part for part in body if part))
+    styled = template.replace("/* colours */", colours.style())
+    return styled.replace("<!-- body -->", "\n".join(part for part in body if part))
 
 
 def _sections(found: Collection, panels: Mapping[str, Rows]) -> dict[str, str]:
@@ -85,7 +86,7 @@ def _legend(found: Collection) -> str:
     if not found.arms:
         return ""
     buttons = "".join(
-        f"<button type='button' class='arm c{arm.colour % svg.COLOURS}' aria-pressed='true' "
+        f"<button type='button' class='arm c{colours.place(arm.colour)}' aria-pressed='true' "
         f"data-arm='{arm.colour}'><i></i>{escape(arm.label)}</button>"
         for arm in found.arms
     )

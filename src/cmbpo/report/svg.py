@@ -5,6 +5,7 @@ from html import escape
 
 import numpy as np
 
+from cmbpo.report import colours
 from cmbpo.report.axes import Axis, short
 from cmbpo.report.panel import Line, Panel, spread
 
@@ -12,8 +13,6 @@ WIDTH, HEIGHT = 440, 282
 LEFT, RIGHT, TOP, BOTTOM = 56, 428, 10, 236
 CLOSE = 0.4
 """Units of the drawing by which a line may miss a point that is left out."""
-COLOURS = 14
-"""Colours that the page has for arms."""
 
 
 def draw(panel: Panel) -> str:
@@ -160,7 +159,7 @@ def _quoted(panel: Panel) -> str:
         y = float(_y(panel, quoted.y))
         below = y < (TOP + BOTTOM) / 2
         side, shift = ("end", 9) if below else ("start", -9)
-        colour = f" c{quoted.arm.colour % COLOURS}" if quoted.arm else ""
+        colour = f" c{colours.place(quoted.arm.colour)}" if quoted.arm else ""
         name = escape(quoted.name)
         parts.append(
             f'<path class="paper{colour}" d="M{x:.1f} {y - 5:.1f}l5 5l-5 5l-5 -5z">'
@@ -171,7 +170,7 @@ def _quoted(panel: Panel) -> str:
 
 
 def _arm(colour: int) -> str:
-    return f"arm c{colour % COLOURS} n{colour}"
+    return f"arm c{colours.place(colour)} n{colour}"
 
 
 def _points(x: np.ndarray, y: np.ndarray) -> str:
