@@ -22,11 +22,11 @@ def jax_turn():
     import jax
     import jax.numpy as jnp
 
-    from cmbpo import dynamics
+    from cmbpo.model import ensemble
 
     key = jax.random.key(0)
     n_target = WIDTHS[-1] // 2
-    ensemble = dynamics.Ensemble(
+    ensemble = ensemble.Ensemble(
         n_target - 1,
         WIDTHS[0] - n_target + 1,
         hidden=WIDTHS[1:-1],
@@ -40,7 +40,7 @@ def jax_turn():
     def train(net, opt_state, x, y):
         def step(_, carry):
             net, opt_state, _ = carry
-            return dynamics.gradient_step(
+            return ensemble.gradient_step(
                 net,
                 opt_state,
                 x,
@@ -53,8 +53,8 @@ def jax_turn():
 
         return jax.lax.fori_loop(0, STEPS, step, (net, opt_state, jnp.zeros(())))
 
-    turn = jax.jit(dynamics.for_each_member(train), donate_argnums=(0, 1))
-    state = [ensemble.members, dynamics.start_optimiser(ensemble)]
+    turn = jax.jit(ensemble.for_each_member(train), donate_argnums=(0, 1))
+    state = [ensemble.members, ensemble_optimiser(ensemble)]
 
     def run():
         *state[:], _ = jax.block_until_ready(turn(*state, x, y))

@@ -6,7 +6,8 @@ import sys
 
 import pytest
 
-from cmbpo import cli, presets
+from cmbpo import cli
+from cmbpo.settings import presets
 
 
 def cmbpo(monkeypatch: pytest.MonkeyPatch, *args: str) -> None:

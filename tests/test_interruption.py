@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 import cmbpo
-from cmbpo import interruption, train
-from cmbpo.own import IN_PYTHON
+from cmbpo import interruption
+from cmbpo.envs.custom_task import IN_PYTHON
+from cmbpo.training import loop
 from test_train import rows, tiny
 
 
@@ -49,14 +50,14 @@ def test_another_thread_notes_nothing():
 @pytest.fixture
 def interrupted_while_built(monkeypatch):
     """A SIGINT that comes while the trainer is built, before anything is collected."""
-    build = train.Trainer.__init__
+    build = loop.Trainer.__init__
 
     def interrupted(*args, **kwargs) -> None:
         interrupt()
         build(*args, **kwargs)
 
     with monkeypatch.context() as patch:
-        patch.setattr(train.Trainer, "__init__", interrupted)
+        patch.setattr(loop.Trainer, "__init__", interrupted)
         yield
 
 
@@ -64,13 +65,13 @@ def test_a_run_interrupted_before_its_first_step_says_how_to_begin(
     interrupted_while_built, tmp_path, capsys
 ):
     del interrupted_while_built
-    folder, _ = train.run(tiny("cpo", tmp_path, total_steps=400))
+    folder, _ = loop.run(tiny("cpo", tmp_path, total_steps=400))
     said = capsys.readouterr().out.splitlines()
     assert said[-1] == f"interrupted; go on with: cmbpo train --resume {folder}"
     assert not any("first real steps" in line for line in said)
     assert not list(folder.glob("checkpoints/*"))
     assert not (folder / "progress.csv").exists()
-    train.resume(folder)
+    loop.resume(folder)
     assert capsys.readouterr().out.splitlines()[-1] == said[-1]
 
 
@@ -96,7 +97,7 @@ def test_a_run_on_an_environment_made_in_python_is_told_what_is_true(tmp_path, c
     settings = tiny(
         "cpo", tmp_path, total_steps=10_000, env_id=f"{IN_PYTHON}line", cost_limit=(2.0,)
     )
-    folder, _ = train.run(settings, callbacks=[interrupt], env=make_line)
+    folder, _ = loop.run(settings, callbacks=[interrupt], env=make_line)
     last = capsys.readouterr().out.splitlines()[-1]
     assert "--resume" not in last
     assert f"cmbpo.load({str(folder)!r}, env=…)" in last
@@ -107,6 +108,6 @@ def test_a_run_on_an_environment_made_in_python_is_told_what_is_true(tmp_path, c
 def test_one_that_has_not_begun_there_leaves_nothing(interrupted_while_built, tmp_path, capsys):
     del interrupted_while_built
     settings = tiny("cpo", tmp_path, total_steps=800, env_id=f"{IN_PYTHON}line", cost_limit=(2.0,))
-    train.run(settings, env=make_line)
+    loop.run(settings, env=make_line)
     last = capsys.readouterr().out.splitlines()[-1]
     assert last == "interrupted before its first step: there is nothing to go on from"

@@ -28,7 +28,7 @@ ORDER = [
     "units",
     "dynamics",
     "uncertainty",
-    "heads",
+    "cost_model",
     "head_quality",
     "learned_world",
     "starts",

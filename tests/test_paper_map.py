@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import tyro
 
-from cmbpo.presets import preset
-from cmbpo.settings import TrainSettings
+from cmbpo.settings.presets import preset
+from cmbpo.settings.schema import TrainSettings
 
 PAGE = (Path(__file__).parents[1] / "docs" / "paper_to_code.md").read_text(encoding="utf-8")
 NAMES = sorted(set(re.findall(r"`(cmbpo(?:\.\w+)+)`", PAGE)))

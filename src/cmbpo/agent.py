@@ -7,13 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from cmbpo import evaluate as evaluation
-from cmbpo import own, train
-from cmbpo.adapted import Environment
+from cmbpo.envs.adapter import Environment
+from cmbpo.envs.find import find_task, name_of
+from cmbpo.evaluation import evaluate as evaluation
 from cmbpo.networks import Policy
-from cmbpo.presets import preset
-from cmbpo.run import Run
-from cmbpo.settings import TrainSettings
+from cmbpo.runs.run_folder import Run
+from cmbpo.settings.overrides import changed
+from cmbpo.settings.presets import preset as preset_of
+from cmbpo.settings.schema import TrainSettings
+from cmbpo.training import loop
 
 Callback = Callable[[Mapping[str, Any]], None]
 
@@ -26,29 +28,35 @@ class Agent:
         algo: str = "cmbpo",
         env: Environment = "PointCircle-v0",
         *,
-        preset_name: str = "default",
-        settings: TrainSettings | None = None,
+        preset: str = "default",
         **changes: Any,
     ):
-        """Take the settings of a preset, or `settings`, with `changes` by field name.
+        """Take the settings of a preset with `changes` by name; the rest of it stays.
 
         `env` is the id of a task or of an environment of your own, such an environment, or a
-        function that makes one.
+        function that makes one. A setting of a group is changed as the command line does it:
+        `Agent("cmbpo", "AntSafe-v0", seed=3, policy={"hidden": (64, 64)})`.
         """
-        limit = changes.get("cost_limit")
-        if isinstance(limit, int | float):
-            changes["cost_limit"] = (float(limit),)
-        name = own.name_of(env)
-        self.settings = replace(settings or preset(algo, name, preset_name), **changes)
+        self._hold(changed(preset_of(algo, name_of(env), preset), changes), env)
+
+    @classmethod
+    def of_settings(cls, settings: TrainSettings, env: Environment | None = None) -> "Agent":
+        """An agent with exactly these settings; `env` where it was made in Python."""
+        agent = cls.__new__(cls)
+        agent._hold(settings, settings.env_id if env is None else env)
+        return agent
+
+    def _hold(self, settings: TrainSettings, env: Environment) -> None:
+        self.settings = settings
         self._env = None if isinstance(env, str) else env
-        self.task = own.find(self.settings, self._env)
+        self.task = find_task(settings, self._env)
         self.policy: Policy | None = None
         self.folder: Path | None = None
         self._random = np.random.default_rng()
 
     def learn(self, callbacks: Sequence[Callback] = ()) -> "Agent":
         """Train. Each callback gets the row of `progress.csv` after each update."""
-        self.folder, self.policy = train.run(self.settings, callbacks=callbacks, env=self._env)
+        self.folder, self.policy = loop.run(self.settings, callbacks=callbacks, env=self._env)
         return self
 
     def predict(self, obs: np.ndarray, deterministic: bool = True) -> np.ndarray:
@@ -80,6 +88,6 @@ def load(folder: str | Path, env: Environment | None = None) -> Agent:
     """
     run = Run.open(folder)
     settings = replace(run.settings, env_id=env) if isinstance(env, str) else run.settings
-    agent = Agent(env=settings.env_id if env is None else env, settings=settings)
+    agent = Agent.of_settings(settings, env)
     agent.folder, agent.policy = run.folder, evaluation.load_policy(run, agent.task)
     return agent

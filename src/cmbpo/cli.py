@@ -6,49 +6,92 @@ Nothing heavy is imported before a command is known, so that help is instant.
 import argparse
 import importlib
 import sys
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
 import tyro
 
-from cmbpo import __version__, presets
-from cmbpo.settings import EnvSettings, TrainSettings
-
-
-@dataclass(frozen=True, kw_only=True)
-class TrainCommand(TrainSettings):
-    """Train a policy. Settings start from the preset of the algorithm and the task."""
-
-    resume: str | None = None
-    """Run folder to continue, with its own settings (a larger --total-steps is allowed)."""
+from cmbpo import __version__
+from cmbpo.settings import flags, overrides, presets, registry
+from cmbpo.settings.schema import EnvSettings, TrainSettings
 
 
 def train(args: list[str]) -> None:
     """Train a policy, or go on with a run."""
     first = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    first.add_argument("--algo", default=TrainSettings.algo)
-    first.add_argument("--env-id", "--env_id", default=TrainSettings.env_id)
-    first.add_argument("--preset", default=TrainSettings.preset)
-    chosen, _ = first.parse_known_args(args)
-    start = presets.preset(chosen.algo, chosen.env_id, chosen.preset)
-    default = TrainCommand(**{f.name: getattr(start, f.name) for f in fields(start)})
-    command = tyro.cli(TrainCommand, args=args, default=default, prog="cmbpo train")
-
-    from cmbpo import train as loop
-
-    if command.resume is not None:
-        asked = command.total_steps if _given(args, "--total-steps") else None
-        loop.resume(Path(command.resume), total_steps=asked)
+    for name, default in (("algo", None), ("env-id", None), ("preset", None), ("config", None)):
+        first.add_argument(f"--{name}", f"--{name.replace('-', '_')}", default=default)
+    first.add_argument("--resume")
+    first.add_argument("--total-steps", "--total_steps", type=int)
+    chosen, others = first.parse_known_args(args)
+    if chosen.resume is not None:
+        _resume(chosen, others)
         return
-    settings = {f.name: getattr(command, f.name) for f in fields(TrainSettings)}
-    settings |= {"algo": start.algo, "env_id": start.env_id}
-    loop.run(TrainSettings(**settings))
+    start = _from_file(chosen) if chosen.config else _from_preset(chosen)
+    _require_read(others, start.algo)
+    kind = flags.command(start)
+    command = tyro.cli(kind, args=args, default=kind(), prog="cmbpo train")
+    values = asdict(command) | {"algo": start.algo, "env_id": start.env_id, "preset": start.preset}
+    settings = overrides.changed(
+        start, {n: v for n, v in values.items() if n not in flags.NO_SETTINGS}
+    )
+
+    from cmbpo.training import loop
+
+    loop.run(settings)
 
 
-def _given(args: list[str], flag: str) -> bool:
-    spellings = (flag, flag.replace("-", "_").replace("__", "--", 1))
-    return any(arg.split("=")[0] in spellings for arg in args)
+def _resume(chosen: argparse.Namespace, others: list[str]) -> None:
+    given = [f"--{name}" for name in ("algo", "env_id", "preset", "config") if vars(chosen)[name]]
+    if extra := [*given, *(word for word in others if word.startswith("-"))]:
+        raise ValueError(
+            f"{extra[0]} cannot be given with --resume, which goes on with the run's own settings;"
+            " allowed: --total-steps"
+        )
+
+    from cmbpo.training import loop
+
+    loop.resume(Path(chosen.resume), total_steps=chosen.total_steps)
+
+
+def _from_preset(chosen: argparse.Namespace) -> TrainSettings:
+    plain = TrainSettings()
+    algo, env_id = chosen.algo or plain.algo, chosen.env_id or plain.env_id
+    return presets.preset(algo, env_id, chosen.preset or plain.preset)
+
+
+def _from_file(chosen: argparse.Namespace) -> TrainSettings:
+    """The settings of a run's config.json; what else is given changes them."""
+    from cmbpo.runs.config import read_config, settings_from_json
+
+    path = Path(chosen.config)
+    settings = settings_from_json(read_config(path), where=str(path))
+    if chosen.algo is not None and registry.algorithm_name(chosen.algo) != settings.algo:
+        raise ValueError(f"--algo is {chosen.algo!r}; allowed with {path}: {settings.algo}")
+    for name in ("env_id", "preset"):
+        given = getattr(chosen, name)
+        if given is not None and given != getattr(settings, name):
+            flag = name.replace("_", "-")
+            raise ValueError(
+                f"--{flag} is {given!r}; allowed with {path}: {getattr(settings, name)}"
+            )
+    return settings
+
+
+def _require_read(args: list[str], algo: str) -> None:
+    """Refuse a flag that is a setting, but none that this algorithm reads."""
+    for word in args:
+        if word.startswith("--"):
+            name = word[2:].split("=")[0].replace("-", "_")
+            group, dot, last = name.rpartition(".")
+            name = group + dot + last.removeprefix("no_")
+            was = overrides.aliases.renamed(name)
+            if name != was or name in overrides.aliases.CONSTANTS:
+                overrides.require_known(name)
+            if name in overrides.names() and not registry.reads(algo, name):
+                flag = word.split("=")[0]
+                raise ValueError(f"{flag} is not read by {algo}: leave it out, it changes nothing")
 
 
 @dataclass(frozen=True)
@@ -69,7 +112,7 @@ def evaluate(args: list[str]) -> None:
     """Evaluate the policy of a run."""
     command = tyro.cli(EvaluateCommand, args=args, prog="cmbpo evaluate")
 
-    from cmbpo import evaluate as evaluation
+    from cmbpo.evaluation import evaluate as evaluation
 
     evaluation.main(
         Path(command.run),
@@ -87,14 +130,14 @@ class ExportCommand:
     run: Annotated[str, tyro.conf.Positional]
     """Run folder."""
     file: Annotated[str, tyro.conf.Positional]
-    """File to write, as in policy.npz; deployed.py, which reads it, is put beside it."""
+    """File to write, as in policy.npz; numpy_policy.py, which reads it, is put beside it."""
 
 
 def export(args: list[str]) -> None:
     """Write the policy of a run for a robot."""
     command = tyro.cli(ExportCommand, args=args, prog="cmbpo export")
 
-    from cmbpo import export as exporting
+    from cmbpo.evaluation import export as exporting
 
     exporting.main(Path(command.run), Path(command.file))
 
@@ -113,7 +156,7 @@ def check(args: list[str]) -> None:
     """Examine an environment of your own."""
     command = tyro.cli(CheckCommand, args=args, prog="cmbpo check")
 
-    from cmbpo import check as checking
+    from cmbpo.envs import check as checking
 
     if not checking.main(command.env_id, command.env):
         sys.exit(1)
@@ -158,7 +201,7 @@ class ExperimentCommand:
     preset: str = "default"
     """Where the settings start from: default, or paper (the printed algorithm)."""
     set: tuple[str, ...] = ()
-    """Settings of all runs, as in --set mixing.min_real=500 policy.hidden=64,64."""
+    """Settings of all runs, as in --set real_share.min_real=500 policy.hidden=64,64."""
     log_dir: str = "runs/experiments"
     """Folder of the runs; experiments share what they have in common."""
     device: Literal["auto", "cpu", "gpu"] = "auto"
@@ -277,7 +320,7 @@ def bound(args: list[str]) -> None:
     """Draw Boundary 4.1."""
     command = tyro.cli(BoundCommand, args=args, prog="cmbpo bound")
 
-    from cmbpo import tightness
+    from cmbpo.theory import tightness
 
     tightness.main(command.out)
 
@@ -319,8 +362,8 @@ def usage() -> str:
     lines = [f"  {name:<10} {command.__doc__}" for name, command in COMMANDS.items()]
     lines += [
         "",
-        f"algorithms: {', '.join(presets.ALGORITHMS)}",
-        f"tasks: {', '.join(presets.TASKS)}",
+        f"algorithms: {', '.join(registry.ALGORITHMS)}",
+        f"tasks: {', '.join(registry.TASKS)}",
     ]
     title = f"cmbpo {__version__}: safe continuous control from few real samples"
     return "\n".join([title, "", *lines, "", "cmbpo COMMAND --help says more."])

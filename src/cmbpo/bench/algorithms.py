@@ -4,12 +4,15 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from cmbpo import device, presets
+from cmbpo import columns, tasks
 from cmbpo.bench import table
-from cmbpo.bench.clock import TimedTrainer
-from cmbpo.settings import TrainSettings
+from cmbpo.bench.clock import SIMULATOR, UPDATE, TimedTrainer
+from cmbpo.settings.presets import preset
+from cmbpo.settings.registry import ALGORITHMS, TASKS, task_name
+from cmbpo.settings.schema import TrainSettings
+from cmbpo.training import device
 
-ALGORITHMS = tuple(name for name in presets.ALGORITHMS if name != "cmbpo")
+MODEL_FREE = tuple(name for name, row in ALGORITHMS.items() if row.data == "real")
 COMPILING = 2
 """First updates, in which programs are compiled; they are not measured."""
 
@@ -27,8 +30,7 @@ def main(
         if value < 1:
             raise ValueError(f"{name} is {value}; allowed: at least 1")
     chosen = [
-        [presets.preset(algo, presets.task_name(env)) for algo in algos or ALGORITHMS]
-        for env in envs or presets.TASKS
+        [preset(algo, task_name(env)) for algo in algos or MODEL_FREE] for env in envs or TASKS
     ]
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
@@ -45,18 +47,18 @@ def main(
 
 def measure(settings: Sequence[TrainSettings], *, updates: int) -> list[table.Row]:
     """One row for each of the settings; all make their updates in turn."""
-    trainers = [TimedTrainer(s) for s in settings]
+    trainers = [TimedTrainer(s, tasks.get(s.env_id)) for s in settings]
     for trainer in trainers:
         trainer.warm_up()
         for _ in range(COMPILING):
             trainer.step()
         trainer.reset_clock()
-    before = [trainer.ledger.env_steps for trainer in trainers]
+    before = [trainer.env_steps for trainer in trainers]
     for _ in range(updates):
         for trainer in trainers:
             trainer.step()
     return [
-        _row(trainer, trainer.ledger.env_steps - steps)
+        _row(trainer, trainer.env_steps - steps)
         for trainer, steps in zip(trainers, before, strict=True)
     ]
 
@@ -64,15 +66,18 @@ def measure(settings: Sequence[TrainSettings], *, updates: int) -> list[table.Ro
 def _row(trainer: TimedTrainer, steps: int) -> table.Row:
     cpu, wall = trainer.clock.cpu, trainer.clock.wall
     per = 1e4 / steps
-    learning, learning_wall = cpu["Update"] - cpu["Collect"], wall["Update"] - wall["Collect"]
+    learning, learning_wall = (
+        cpu[UPDATE] - cpu[columns.COLLECT],
+        wall[UPDATE] - wall[columns.COLLECT],
+    )
     return {
         "task": trainer.task.name.removesuffix("-v0"),
         "algorithm": trainer.settings.algo,
-        "steps /CPU-s": steps / cpu["Update"],
-        "steps /s": steps / wall["Update"],
-        "simulate": per * cpu["Simulator"],
-        "act": per * (cpu["Collect"] - cpu["Simulator"]),
+        "steps /CPU-s": steps / cpu[UPDATE],
+        "steps /s": steps / wall[UPDATE],
+        "simulate": per * cpu[SIMULATOR],
+        "act": per * (cpu[columns.COLLECT] - cpu[SIMULATOR]),
         "learn": per * learning,
-        "ratio CPU": learning / cpu["Simulator"],
-        "ratio wall": learning_wall / wall["Simulator"],
+        "ratio CPU": learning / cpu[SIMULATOR],
+        "ratio wall": learning_wall / wall[SIMULATOR],
     }

@@ -7,9 +7,14 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from cmbpo.settings import TrainSettings
-from cmbpo.simulator import SimStep
-from cmbpo.train import Row, Trainer
+from cmbpo.columns import Column
+from cmbpo.data.real_step import RealStep
+from cmbpo.settings.schema import TrainSettings
+from cmbpo.tasks.task import Task
+from cmbpo.training.rows import Row
+from cmbpo.training.trainer import Trainer
+
+SIMULATOR, UPDATE = "simulator", "update"
 
 
 class Clock:
@@ -30,29 +35,29 @@ class Clock:
 
 
 class TimedTrainer(Trainer):
-    """A run whose clock knows each phase, `Simulator` inside Collect, and `Update` as a whole."""
+    """A run whose clock knows each phase, `SIMULATOR` inside the first, and `UPDATE` as a whole."""
 
-    def __init__(self, settings: TrainSettings):
+    def __init__(self, settings: TrainSettings, task: Task):
         """Nothing is collected or compiled yet."""
-        super().__init__(settings)
+        super().__init__(settings, task)
         self.clock = Clock()
-        simulate = self.simulator.step
+        simulate = self.real.simulator.step
 
-        def step(act: np.ndarray) -> SimStep:
-            with self.clock.measure("Simulator"):
+        def step(act: np.ndarray) -> RealStep:
+            with self.clock.measure(SIMULATOR):
                 return simulate(act)
 
-        self.simulator.step = step
+        self.real.simulator.step = step
 
     @contextmanager
-    def phase(self, name: str) -> Iterator[None]:
-        """Count what is spent inside to the phase `name`."""
-        with self.clock.measure(name), super().phase(name):
+    def phase(self, column: Column) -> Iterator[None]:
+        """Count what is spent inside to the phase of this column."""
+        with self.clock.measure(column), super().phase(column):
             yield
 
     def step(self) -> Row:
         """One policy update."""
-        with self.clock.measure("Update"):
+        with self.clock.measure(UPDATE):
             return super().step()
 
     def reset_clock(self) -> None:

@@ -11,9 +11,9 @@ import numpy as np
 
 import cmbpo.tasks
 from cmbpo.bench import table
-from cmbpo.simulator import Simulator
+from cmbpo.envs.simulator import Simulator
 from cmbpo.tasks.ant_safe import AntSafe
-from cmbpo.tasks.task import SimulatedTask
+from cmbpo.tasks.simulated import SimulatedTask
 
 
 def main(

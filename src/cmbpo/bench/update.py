@@ -13,16 +13,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from cmbpo import presets, tasks
+from cmbpo import columns, tasks
+from cmbpo.algorithms.update import region
 from cmbpo.bench import table
 from cmbpo.bench.algorithms import COMPILING
-from cmbpo.bench.clock import TimedTrainer
-from cmbpo.device import use
-from cmbpo.settings import TrainSettings
-from cmbpo.simulator import Simulator
-from cmbpo.tasks.task import SimulatedTask
-
-PHASES = ("Collect", "Model", "Imagine", "Advantage", "Policy", "Critic")
+from cmbpo.bench.clock import UPDATE, TimedTrainer
+from cmbpo.data.data_split import HOLDOUT, MAX_HOLDOUT
+from cmbpo.envs.simulator import Simulator
+from cmbpo.settings import presets
+from cmbpo.settings.registry import task_name
+from cmbpo.settings.schema import TrainSettings
+from cmbpo.tasks.simulated import SimulatedTask
+from cmbpo.training.device import use
 
 
 def main(
@@ -38,7 +40,7 @@ def main(
     if updates < 1:
         raise ValueError(f"updates is {updates}; allowed: at least 1")
     backend = use(device)
-    settings = presets.preset("cmbpo", presets.task_name(env_id), preset)
+    settings = presets.preset("cmbpo", task_name(env_id), preset)
     rows, said = measure(settings, updates=updates, archive_rows=archive_rows)
     notes = (
         f"{settings.env_id}, preset {preset}, on {backend}: mean of {updates} updates after the"
@@ -57,36 +59,35 @@ def measure(
     are taken before it.
     """
     first = settings.initial_steps if archive_rows is None else archive_rows
-    dynamics = replace(settings.dynamics, first_epochs=settings.dynamics.epochs)
-    trainer = TimedTrainer(replace(settings, initial_steps=first, dynamics=dynamics))
-    trainer.warm_up()
+    task = tasks.get(settings.env_id)
+    trainer = TimedTrainer(replace(settings, initial_steps=first), task)
+    trainer.warm_up(epochs=settings.ensemble.epochs)
     for _ in range(COMPILING):
         trainer.step()
     trainer.reset_clock()
     operations: dict[str, float] = defaultdict(float)
-    before = trainer.ledger.env_steps
+    before = trainer.env_steps
     for _ in range(updates):
         row = trainer.step()
         for phase, number in count(trainer, row).items():
             operations[phase] += number
-    taken = trainer.ledger.env_steps - before
-    task = tasks.get(settings.env_id)
+    taken = trainer.env_steps - before
     plain, precise = matrix_rate("default"), matrix_rate("highest")
     simulated = simulator_rate(task, settings.num_envs)
-    floor = {phase: operations[phase] / plain for phase in PHASES}
-    floor["Policy"] = operations["Policy"] / precise
-    floor["Collect"] = taken / simulated
-    floor["Update"] = sum(floor.values())
+    floor: dict[str, float] = {phase: operations[phase] / plain for phase in columns.PHASES}
+    floor[columns.POLICY] = operations[columns.POLICY] / precise
+    floor[columns.COLLECT] = taken / simulated
+    floor[UPDATE] = sum(floor.values())
     rows: list[table.Row] = [
         {
-            "phase": phase,
+            "phase": phase.rpartition("/")[2].lower(),
             "seconds": trainer.clock.wall[phase] / updates,
             "floor": floor[phase] / updates,
             "over floor": trainer.clock.wall[phase] / floor[phase] if floor[phase] else None,
             "CPU seconds": trainer.clock.cpu[phase] / updates,
             "GFLOP": operations[phase] / updates / 1e9 if operations[phase] else None,
         }
-        for phase in (*PHASES, "Update")
+        for phase in (*columns.PHASES, UPDATE)
     ]
     said = (
         f"{taken / updates:,.0f} real steps an update, {simulated:,.0f} a second; products at"
@@ -106,31 +107,30 @@ def count(trainer: TimedTrainer, row: dict) -> dict[str, float]:
     n_obs, n_act, n_cost = len(task.obs_names), len(task.act_names), len(task.cost_names)
     policy = weights(n_obs, *s.policy.hidden, n_act)
     critic = s.critic.members * (1 + n_cost) * weights(n_obs, *s.critic.hidden, 1)
-    world = s.dynamics.members * weights(n_obs + n_act, *s.dynamics.hidden, 2 * (n_obs + 1))
+    world = s.ensemble.members * weights(n_obs + n_act, *s.ensemble.hidden, 2 * (n_obs + 1))
     archive = int(learner.model.archive.size)
-    held = min(s.dynamics.holdout * archive, s.dynamics.max_holdout)
+    held = min(HOLDOUT * archive, MAX_HOLDOUT)
     fitted = int(learner.model.fresh) == 0
-    epochs = float(row["Model/Epochs"]) if fitted else 0.0
-    seen = s.dynamics.subsample * (archive - held)
-    imagined = float(row["Rollout/Rows"]) + s.rollout.probe * float(row["Rollout/Horizon"])
-    region, candidates = (
-        s.trust_region,
-        float(row["Misc/AcceptanceStep"]) or s.trust_region.backtracks,
-    )
+    epochs = float(row[columns.FIT_EPOCHS]) if fitted else 0.0
+    seen = archive - held
+    probes = s.rollout.lanes // 2 * float(row[columns.HORIZON])
+    imagined = float(row[columns.IMAGINED_ROWS]) + probes
+    step = region(s, task.horizon)
+    candidates = float(row[columns.ACCEPTANCE]) or step.backtracks
     systems = 1 + n_cost
     return {
-        "Model": epochs * world * (6.0 * seen + 2.0 * held),
-        "Imagine": imagined * 2.0 * (world + policy),
-        "Advantage": s.batch_size * 2.0 * critic,
-        "Policy": s.batch_size
+        columns.MODEL: epochs * world * (6.0 * seen + 2.0 * held),
+        columns.IMAGINE: imagined * 2.0 * (world + policy),
+        columns.ADVANTAGES: s.batch_size * 2.0 * critic,
+        columns.POLICY: s.batch_size
         * policy
         * (
             2.0
             + (2.0 + 4.0 * systems)
-            + 8.0 * systems * region.cg_iterations * region.fisher_share
+            + 8.0 * systems * step.cg_iterations * step.fisher_share
             + 2.0 * candidates
         ),
-        "Critic": s.critic.epochs * s.batch_size * 6.0 * critic,
+        columns.CRITIC: s.critic.epochs * s.batch_size * 6.0 * critic,
     }
 
 

@@ -4,6 +4,8 @@ import csv
 from pathlib import Path
 from typing import NamedTuple
 
+from cmbpo import columns
+
 TAIL = 64 * 1024
 """Bytes at the end of progress.csv that are looked at: some tens of updates."""
 
@@ -42,14 +44,14 @@ def newest(folder: Path) -> Progress | None:
 
 
 def _progress(first: dict[str, str], last: dict[str, str]) -> Progress:
-    steps = int(last["TotalEnvSteps"]) - int(first["TotalEnvSteps"])
-    seconds = float(last["Time/Total"]) - float(first["Time/Total"])
+    steps = int(last[columns.ENV_STEPS]) - int(first[columns.ENV_STEPS])
+    seconds = float(last[columns.TOTAL_SECONDS]) - float(first[columns.TOTAL_SECONDS])
     return Progress(
-        update=int(last["Train/Epoch"]),
-        steps=int(last["TotalEnvSteps"]),
-        ret=_number(last, "Metrics/EpRet"),
-        cost=_number(last, "Metrics/EpCost"),
-        limit=_number(last, "Constraint/Limit"),
+        update=int(last[columns.UPDATE]),
+        steps=int(last[columns.ENV_STEPS]),
+        ret=_number(last, columns.RETURN),
+        cost=_number(last, columns.COST),
+        limit=_number(last, columns.LIMIT),
         seconds_per_step=seconds / steps if steps > 0 else float("nan"),
     )
 

@@ -113,20 +113,24 @@ def main() -> None:
 def work(folder: Path, settings: dict[str, Any], arm: str, interrupted: Sequence[int]) -> None:
     """Train in `folder`: go on from its newest checkpoint, or begin."""
     _wait_for(folder, interrupted)
-    from cmbpo import config, device, own, train
+    from cmbpo.envs.find import find_task
+    from cmbpo.runs import config
+    from cmbpo.training import device, loop
 
     if interrupted:
         raise KeyboardInterrupt
     asked = config.settings_from_json({"settings": settings}, where="the experiment")
     if not (folder / "config.json").exists():
         backend = device.use(asked.device)
-        extra = {"backend": backend, "horizon": own.find(asked).horizon, "arm": arm}
+        task = find_task(asked)
+        asked = loop.with_limits(asked, task)
+        extra = {"backend": backend, "horizon": task.horizon, "arm": arm}
         unfinished = Path(tempfile.mkdtemp(dir=folder, prefix=".config-"))
         config.write_config(unfinished, asked, extra)
         (unfinished / "config.json").replace(folder / "config.json")
         shutil.rmtree(unfinished)
     (folder / "checkpoints").mkdir(exist_ok=True)
-    train.resume(folder, total_steps=asked.total_steps)
+    loop.resume(folder, total_steps=asked.total_steps)
 
 
 def _stop_with_starter() -> None:

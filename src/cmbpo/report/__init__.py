@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from cmbpo.report import figures, inside, learning, page
-from cmbpo.report.panel import Panel
+from cmbpo.report import inside, learning, page
+from cmbpo.report.drawing import figures
+from cmbpo.report.drawing.panel import Panel
 from cmbpo.report.read import Collection, collect
 
 SECTIONS = {

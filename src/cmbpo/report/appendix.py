@@ -1,5 +1,6 @@
 """What stands at the end of the page: settings that differ, versions, and every run."""
 
+from cmbpo import columns
 from cmbpo.report.arms import INCIDENTAL, text
 from cmbpo.report.read import Collection
 from cmbpo.report.table import Table
@@ -10,11 +11,9 @@ def settings(found: Collection) -> Table | None:
 
     That a run of an older version lacks a setting is no difference.
     """
-    columns = [(arm, task) for task in found.tasks for arm in found.arms if task in arm.runs]
-    spans = [
-        (found.title(task), sum(other == task for _, other in columns)) for task in found.tasks
-    ]
-    table = Table(["setting", *[arm.label for arm, _ in columns]], groups=[("", 1), *spans])
+    places = [(arm, task) for task in found.tasks for arm in found.arms if task in arm.runs]
+    spans = [(found.title(task), sum(other == task for _, other in places)) for task in found.tasks]
+    table = Table(["setting", *[arm.label for arm, _ in places]], groups=[("", 1), *spans])
     names = dict.fromkeys(name for run in found.runs for name in run.settings)
     hidden = {*INCIDENTAL, "algo", "env_id", "preset"} - {"total_steps"}
     for name in [n for n in names if n not in hidden]:
@@ -22,7 +21,7 @@ def settings(found: Collection) -> Table | None:
         if len(known) > 1:
             cells = [
                 {text(run.settings.get(name, "unknown")) for run in arm.runs[task]}
-                for arm, task in columns
+                for arm, task in places
             ]
             table.rows.append([name, *[", ".join(sorted(values)) for values in cells]])
     return table if table.rows else None
@@ -54,7 +53,7 @@ def runs(found: Collection) -> Table:
                 end, asked = run.steps[-1], run.total_steps
                 steps = f"{end:,.0f}" if end >= asked else f"{end:,.0f} of {asked:,.0f}"
                 command = " ".join(str(word) for word in run.config.get("command", []))
-                count = f"{len(run.episodes['env_steps']):,}"
+                count = f"{len(run.episodes[columns.EPISODE_ENV_STEPS]):,}"
                 cells = [run.name, arm.label, command, str(run.seed), steps, count]
                 table.rows.append([found.title(task), *cells])
     return table

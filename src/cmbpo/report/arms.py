@@ -4,25 +4,18 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from cmbpo import presets
-from cmbpo.experiments import plan
 from cmbpo.report.recorded import Recorded, flat
+from cmbpo.settings.arms import ABLATIONS
+from cmbpo.settings.presets import preset as make_preset
+from cmbpo.settings.registry import ALGORITHMS
+from cmbpo.settings.schema import BOOKKEEPING
 
-ALGORITHMS = {
-    "cmbpo": "CMBPO",
-    "cpo": "CPO",
-    "ppo-lag": "PPO-L",
-    "trpo-lag": "TRPO-L",
-    "trpo": "TRPO",
-}
-"""The paper's names of the algorithms, in its order."""
-
-INCIDENTAL = ("seed", "total_steps", "log_dir", "device", "checkpoint_every", "wandb")
+INCIDENTAL = ("seed", *BOOKKEEPING)
 """Settings in which seeds of one arm may differ."""
 
 
 @dataclass(frozen=True, eq=False)
-class Arm:
+class ArmRuns:
     """Runs that differ in nothing but their seed and their task."""
 
     label: str
@@ -38,7 +31,7 @@ Changes = tuple[tuple[str, str], ...]
 """Settings, with their values, in which an arm departs from the plain form of its algorithm."""
 
 
-def arms(runs: Sequence[Recorded]) -> list[Arm]:
+def arms(runs: Sequence[Recorded]) -> list[ArmRuns]:
     """Group runs that differ only in seed and task; the plain form of an algorithm comes first.
 
     Ablations come last. What one changes by its name is part of it, though it differs by task.
@@ -46,11 +39,11 @@ def arms(runs: Sequence[Recorded]) -> list[Arm]:
     groups: dict[tuple[str, int, str, str, Changes], list[Recorded]] = {}
     for run in sorted(runs, key=lambda run: run.name):
         ablation = _ablation(run)
-        named = plan.ARMS[ablation].changes_on(run.task) if ablation else {}
+        named = ABLATIONS[ablation].changes_on(run.task) if ablation else {}
         changes = tuple(change for change in _changes(run, runs) if change[0] not in named)
         key = (ablation, _rank(run.algo), run.algo, run.preset, changes)
         groups.setdefault(key, []).append(run)
-    found: list[Arm] = []
+    found: list[ArmRuns] = []
     for key in sorted(groups, key=lambda key: (key[:4], len(key[4]), key[4])):
         by_task: dict[str, list[Recorded]] = {}
         for run in groups[key]:
@@ -60,13 +53,13 @@ def arms(runs: Sequence[Recorded]) -> list[Arm]:
         label = _label(algo, preset if several else "", ablation, changes)
         same = sum(arm.label.split(" #")[0] == label for arm in found)
         label = f"{label} #{same + 1}" if same else label
-        found.append(Arm(label, algo, len(found), ablation, by_task))
+        found.append(ArmRuns(label, algo, len(found), ablation, by_task))
     return found
 
 
 def _ablation(run: Recorded) -> str:
     """Which of Figure 3's arms the run is of; empty for any other."""
-    for name, arm in plan.ARMS.items():
+    for name, arm in ABLATIONS.items():
         named = arm.changes_on(run.task)
         has = (text(run.settings.get(key, "unknown")) == text(x) for key, x in named.items())
         if named and arm.algo == run.algo and all(has):
@@ -78,10 +71,15 @@ def _rank(algo: str) -> int:
     return list(ALGORITHMS).index(algo) if algo in ALGORITHMS else len(ALGORITHMS)
 
 
+def label_of(algo: str) -> str:
+    """What papers call an algorithm."""
+    return ALGORITHMS[algo].label if algo in ALGORITHMS else algo
+
+
 def _label(algo: str, preset: str, ablation: str, changes: Changes) -> str:
-    label = f"{ALGORITHMS.get(algo, algo)} {preset}".strip()
+    label = f"{label_of(algo)} {preset}".strip()
     if ablation:
-        label = f"{label}, {plan.ARMS[ablation].label}"
+        label = f"{label}, {ABLATIONS[ablation].label}"
     shown = ", ".join(f"{name} {value}" for name, value in changes[:3])
     return f"{label} ({shown}{', …' if len(changes) > 3 else ''})" if changes else label
 
@@ -107,7 +105,7 @@ def _plain(runs: Sequence[Recorded]) -> Recorded:
     """The run nearest to its preset, or the first where there is no such preset."""
     first = runs[0]
     try:
-        preset = presets.preset(first.algo, first.task, first.preset)
+        preset = make_preset(first.algo, first.task, first.preset)
     except ValueError:
         return first
     reference = {n: x for n, x in flat(asdict(preset)).items() if n not in INCIDENTAL}

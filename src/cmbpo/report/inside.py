@@ -4,31 +4,32 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from cmbpo.report.arms import Arm
-from cmbpo.report.axes import Kind, spanning
-from cmbpo.report.panel import Curve, Line, Mark, Panel, Rule, steps_axis, stretches
+from cmbpo import columns
+from cmbpo.report.arms import ArmRuns
+from cmbpo.report.drawing.axes import Kind, spanning
+from cmbpo.report.drawing.panel import Curve, Line, Mark, Panel, Rule, steps_axis, stretches
 from cmbpo.report.recorded import Recorded
 
 MODEL: tuple[tuple[str, str, Kind], ...] = (
-    ("Mixing/Alpha", "α, share of real samples", "linear"),
-    ("Rollout/Length", "length of imagined trajectories", "linear"),
-    ("Model/HoldoutMSE", "model error on held-out steps", "log"),
-    ("Model/KL", "disagreement of the ensemble", "log"),
+    (columns.ALPHA, "α, share of real samples", "linear"),
+    (columns.ROLLOUT_LENGTH, "length of imagined trajectories", "linear"),
+    (columns.HOLDOUT_ERROR, "model error on held-out steps", "log"),
+    (columns.DISAGREEMENT, "disagreement of the ensemble", "log"),
 )
 EPSILONS = (
-    ("Bound/EpsilonPolicy", "ε_π, shift of the policy"),
-    ("Bound/EpsilonModel", "ε_m, error of the model"),
-    ("Bound/Epsilon", "ε of Boundary 4.1"),
+    (columns.EPSILON_POLICY, "ε_π, shift of the policy"),
+    (columns.EPSILON_MODEL, "ε_m, error of the model"),
+    (columns.EPSILON, "ε of Boundary 4.1"),
 )
 
 
-def model(arms: Sequence[Arm], task: str, points: int) -> list[Panel]:
+def model(arms: Sequence[ArmRuns], task: str, points: int) -> list[Panel]:
     """α, rollout length, model error and disagreement over time."""
     panels = [_column(arms, task, points, *entry) for entry in MODEL]
     return [panel for panel in panels if panel.lines]
 
 
-def promises(arms: Sequence[Arm], task: str, points: int) -> list[Panel]:
+def promises(arms: Sequence[ArmRuns], task: str, points: int) -> list[Panel]:
     """The practical form of Boundary 4.1: what each step promised, and what came of it."""
     panels = [
         _kept(arms, task),
@@ -37,16 +38,16 @@ def promises(arms: Sequence[Arm], task: str, points: int) -> list[Panel]:
             arms,
             task,
             points,
-            ("real", lambda r: _running_sum(r, "Bound/RealChange")),
-            ("promised", lambda r: _running_sum(r, "Bound/PromisedChange")),
+            ("real", lambda r: _running_sum(r, columns.REAL_CHANGE)),
+            ("promised", lambda r: _running_sum(r, columns.PROMISED_CHANGE)),
         ),
         _paired(
             "J_c",
             arms,
             task,
             points,
-            ("real", lambda run: run.column("Constraint/Real")),
-            ("imagined", lambda run: run.column("Constraint/Model")),
+            ("real", lambda run: run.column(columns.REAL_COST)),
+            ("imagined", lambda run: run.column(columns.IMAGINED_COST)),
             knee=20.0,
         ),
         *[_column(arms, task, points, name, title, "linear") for name, title in EPSILONS],
@@ -55,7 +56,7 @@ def promises(arms: Sequence[Arm], task: str, points: int) -> list[Panel]:
 
 
 def _column(
-    arms: Sequence[Arm], task: str, points: int, name: str, title: str, kind: Kind
+    arms: Sequence[ArmRuns], task: str, points: int, name: str, title: str, kind: Kind
 ) -> Panel:
     """A column of progress.csv: the mean of the seeds' values in each stretch of steps."""
     lines = []
@@ -73,7 +74,7 @@ def _column(
 
 def _paired(
     title: str,
-    arms: Sequence[Arm],
+    arms: Sequence[ArmRuns],
     task: str,
     points: int,
     solid: tuple[str, Callable[[Recorded], Curve]],
@@ -93,13 +94,13 @@ def _paired(
     return Panel(f"{title}: {solid[0]} ―, {dashed[0]} ┄", steps_axis(lines), y, lines)
 
 
-def _kept(arms: Sequence[Arm], task: str, groups: int = 8) -> Panel:
+def _kept(arms: Sequence[ArmRuns], task: str, groups: int = 8) -> Panel:
     """Updates in groups of equal size by what they promised; the mean real change of each."""
     marks = []
     for arm in arms:
         runs = arm.runs.get(task, [])
-        promised = np.concatenate([run.values("Bound/PromisedChange") for run in runs] or [[]])
-        real = np.concatenate([run.values("Bound/RealChange") for run in runs] or [[]])
+        promised = np.concatenate([run.values(columns.PROMISED_CHANGE) for run in runs] or [[]])
+        real = np.concatenate([run.values(columns.REAL_CHANGE) for run in runs] or [[]])
         known = np.isfinite(promised) & np.isfinite(real)
         order = np.argsort(promised[known], kind="stable")
         for group in np.array_split(order, groups):

@@ -4,10 +4,10 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from cmbpo.plot import running_mean
-from cmbpo.report.arms import ALGORITHMS, Arm
-from cmbpo.report.axes import Axis, spanning
-from cmbpo.report.panel import (
+from cmbpo import columns
+from cmbpo.report.arms import ArmRuns, label_of
+from cmbpo.report.drawing.axes import Axis, spanning
+from cmbpo.report.drawing.panel import (
     Band,
     Curve,
     Line,
@@ -21,33 +21,36 @@ from cmbpo.report.panel import (
 )
 from cmbpo.report.paper import TABLE_I
 from cmbpo.report.recorded import Recorded
-from cmbpo.statistics import WINDOW, bootstrap_interval, interquartile_mean
+from cmbpo.report.statistics import WINDOW, bootstrap_interval, interquartile_mean
+from cmbpo.runs.curves import running_mean
 
 
 def episode_curve(run: Recorded, cost: str | None) -> Curve:
     """Running means over whole windows of episodes: of return, or of a cost per 1000 steps."""
     table = run.episodes
     if cost is None:
-        mean = running_mean(table["return"], np.ones_like(table["return"]), WINDOW)
+        mean = running_mean(
+            table[columns.EPISODE_RETURN], np.ones_like(table[columns.EPISODE_RETURN]), WINDOW
+        )
     else:
-        mean = running_mean(1000.0 * table[cost], table["length"], WINDOW)
+        mean = running_mean(1000.0 * table[cost], table[columns.EPISODE_LENGTH], WINDOW)
     whole = slice(min(WINDOW, len(mean)) - 1, None)
-    return table["env_steps"][whole], mean[whole]
+    return table[columns.EPISODE_ENV_STEPS][whole], mean[whole]
 
 
-def learning(arms: Sequence[Arm], task: str, points: int) -> list[Panel]:
+def learning(arms: Sequence[ArmRuns], task: str, points: int) -> list[Panel]:
     """Figure 2 of the paper for one task: the algorithms."""
     return _curves([arm for arm in arms if not arm.ablation], task, points)
 
 
-def ablations(arms: Sequence[Arm], task: str, points: int) -> list[Panel]:
+def ablations(arms: Sequence[ArmRuns], task: str, points: int) -> list[Panel]:
     """Figure 3 of the paper for one task: CMBPO beside itself with a part taken away."""
     if not any(arm.ablation and arm.runs.get(task) for arm in arms):
         return []
     return _curves([arm for arm in arms if arm.algo == "cmbpo"], task, points)
 
 
-def _curves(arms: Sequence[Arm], task: str, points: int) -> list[Panel]:
+def _curves(arms: Sequence[ArmRuns], task: str, points: int) -> list[Panel]:
     """Return, cost, and return against cumulative cost."""
     runs = [run for arm in arms for run in arm.runs.get(task, [])]
     if not runs:
@@ -56,7 +59,7 @@ def _curves(arms: Sequence[Arm], task: str, points: int) -> list[Panel]:
     rules = [] if level is None else [Rule(level, "level of the paper's Table I", dashed=False)]
     panels = [_over_steps("return", arms, task, points, lambda r: episode_curve(r, None), rules)]
     costs = list(dict.fromkeys(name for run in runs for name in run.limits))
-    for name in costs or ["cost"]:
+    for name in costs or [columns.EPISODE_COST]:
         limits = sorted({run.limits[name] for run in runs if name in run.limits})
         limit = f", limit {' or '.join(f'{x:g}' for x in limits)}" if limits else ""
         panels.append(
@@ -81,7 +84,7 @@ def _words(column: str) -> str:
 
 def _over_steps(
     title: str,
-    arms: Sequence[Arm],
+    arms: Sequence[ArmRuns],
     task: str,
     points: int,
     curve: Callable[[Recorded], Curve],
@@ -125,7 +128,7 @@ def _return_axis(lines: Sequence[Line], rules: Sequence[Rule]) -> Axis:
 
 
 def _against_cost(
-    arms: Sequence[Arm], task: str, points: int, rules: list[Rule], least: float = 10.0
+    arms: Sequence[ArmRuns], task: str, points: int, rules: list[Rule], least: float = 10.0
 ) -> Panel:
     lines, quoted = [], []
     for arm in arms:
@@ -141,7 +144,7 @@ def _against_cost(
             first = next((arm for arm in present if arm.algo == algo), None)
             if first or algo == "cmbpo":
                 place = (1000.0 * thousands, TABLE_I[task].level)
-                quoted.append(Quoted(first, *place, ALGORITHMS[algo]))
+                quoted.append(Quoted(first, *place, label_of(algo)))
     x = np.concatenate([line.x for line in lines] + [np.array([q.x]) for q in quoted])
     return Panel(
         "return against cumulative cost",

@@ -6,8 +6,9 @@ from html import escape
 from importlib import resources
 
 import cmbpo
-from cmbpo.report import appendix, colours, svg, tables
-from cmbpo.report.panel import Panel
+from cmbpo.report import appendix, tables
+from cmbpo.report.drawing import colours, svg
+from cmbpo.report.drawing.panel import Panel
 from cmbpo.report.paper import TABLE_I
 from cmbpo.report.read import Collection
 from cmbpo.report.table import draw

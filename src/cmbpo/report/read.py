@@ -10,24 +10,24 @@ from pathlib import Path
 
 import numpy as np
 
-from cmbpo import presets
-from cmbpo.config import read_config
-from cmbpo.records import read_table
-from cmbpo.report.arms import Arm, arms
+from cmbpo import columns
+from cmbpo.report.arms import ArmRuns, arms
 from cmbpo.report.recorded import Recorded
+from cmbpo.runs.config import read_config
+from cmbpo.runs.tables import read_table
+from cmbpo.settings.registry import TASKS
 
 SET_ASIDE = "tuning"
 """Name of folders whose runs served to choose settings: only read where they are asked for."""
 
-_EPISODE = ("env_steps", "return", "cost", "length", "terminated")
-_PROGRESS = ("TotalEnvSteps", "Cost/Cumulative")
+_PROGRESS = (columns.ENV_STEPS, columns.CUMULATIVE_COST)
 
 
 @dataclass
 class Collection:
     """All that was found where the user pointed."""
 
-    arms: list[Arm] = field(default_factory=list)
+    arms: list[ArmRuns] = field(default_factory=list)
     runs: list[Recorded] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)
     """What a reader has to know about these folders, in sentences."""
@@ -36,7 +36,7 @@ class Collection:
     def tasks(self) -> list[str]:
         """The tasks: those of the paper first, in its order."""
         found = {run.task for run in self.runs}
-        known = [task for task in presets.TASKS if task in found]
+        known = [task for task in TASKS if task in found]
         return known + sorted(found - set(known))
 
     def title(self, task: str) -> str:
@@ -99,7 +99,7 @@ def _read_into(found: Collection, folder: Path, name: str) -> None:
             raise ValueError("its config.json holds no settings")
         run = Recorded(name, config, _table(folder, "episodes"), _table(folder, "progress"))
         _require(run.progress, _PROGRESS, "update")
-        _require(run.episodes, _EPISODE, "episode")
+        _require(run.episodes, columns.EPISODES, "episode")
     except (OSError, EOFError, ValueError, zlib.error, csv.Error) as error:
         reason = str(error).replace(str(folder), name)
         found.notices.append(f"{name} cannot be shown: {reason}.")
@@ -107,10 +107,10 @@ def _read_into(found: Collection, folder: Path, name: str) -> None:
     found.runs.append(run)
 
 
-def _require(table: dict[str, np.ndarray], columns: Sequence[str], what: str) -> None:
+def _require(table: dict[str, np.ndarray], names: Sequence[str], what: str) -> None:
     if not table or not len(next(iter(table.values()))):
         raise ValueError(f"it has no finished {what} yet")
-    for name in columns:
+    for name in names:
         if name not in table:
             raise ValueError(f"its {what}s have no column {name!r}")
 
@@ -121,8 +121,8 @@ def _table(folder: Path, name: str) -> dict[str, np.ndarray]:
     path = next((path for path in paths if path.exists()), None)
     if path is None:
         return {}
-    columns = read_table(path)
-    numbers = {n: x if x.dtype == float else _numbers(x) for n, x in columns.items()}
+    cells = read_table(path)
+    numbers = {n: x if x.dtype == float else _numbers(x) for n, x in cells.items()}
     if not numbers:
         return {}
     whole = np.isfinite(next(iter(numbers.values())))

@@ -1,13 +1,15 @@
 """One run as its folder holds it."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from cmbpo import presets
+from cmbpo import columns
+from cmbpo.settings import aliases
+from cmbpo.settings.overrides import flat
+from cmbpo.settings.registry import TASKS, is_built_in, task_name
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,7 +24,8 @@ class Recorded:
     @cached_property
     def settings(self) -> dict[str, Any]:
         """The settings, nested ones as `rollout.cut`."""
-        return flat(self.config["settings"])
+        values = aliases.upgraded(flat(self.config["settings"]))
+        return {n: tuple(x) if isinstance(x, list) else x for n, x in values.items()}
 
     @property
     def algo(self) -> str:
@@ -33,7 +36,7 @@ class Recorded:
     def task(self) -> str:
         """The name of a task of this package, or the whole id of another environment."""
         env_id = str(self.settings.get("env_id", "unknown"))
-        return presets.task_name(env_id) if presets.is_ours(env_id) else env_id
+        return task_name(env_id) if is_built_in(env_id) else env_id
 
     @property
     def preset(self) -> str:
@@ -53,20 +56,20 @@ class Recorded:
     @cached_property
     def steps(self) -> np.ndarray:
         """Environment steps at the end of each update, from 0."""
-        return np.append(0.0, self.progress["TotalEnvSteps"])
+        return np.append(0.0, self.progress[columns.ENV_STEPS])
 
     @cached_property
     def cumulative_cost(self) -> np.ndarray:
         """Cost of all environment steps up to `steps`."""
-        return np.append(0.0, self.progress["Cost/Cumulative"])
+        return np.append(0.0, self.progress[columns.CUMULATIVE_COST])
 
     @cached_property
     def horizon(self) -> float:
         """Steps of a whole episode; where the run did not note them, the longest seen."""
-        if self.task in presets.TASKS:
+        if self.task in TASKS:
             return 1000.0
         noted = self.config.get("horizon") or self.settings.get("env.horizon")
-        return float(noted or self.episodes["length"].max())
+        return float(noted or self.episodes[columns.EPISODE_LENGTH].max())
 
     @property
     def num_envs(self) -> int:
@@ -76,9 +79,10 @@ class Recorded:
     @cached_property
     def limits(self) -> dict[str, float]:
         """The limit of each limited cost per 1000 steps, by the cost's column in `episodes`."""
-        names = [name for name in self.episodes if name.startswith("cost_")] or ["cost"]
+        several = columns.episode_cost("")
+        names = [n for n in self.episodes if n.startswith(several)] or [str(columns.EPISODE_COST)]
         given = self.settings.get("cost_limit")
-        noted = [x[-1] for n, x in self.progress.items() if n.startswith("Constraint/Limit")]
+        noted = [x[-1] for n, x in self.progress.items() if n.startswith(columns.LIMIT)]
         values = noted if given is None else given
         scale = 1000.0 / self.horizon
         pairs = zip(names, values, strict=False)
@@ -91,22 +95,11 @@ class Recorded:
 
     def values(self, name: str) -> np.ndarray:
         """A column of progress.csv; with several costs, the sum of its columns; NaN where blank."""
-        columns = [x for n, x in self.progress.items() if n == name or n.startswith(f"{name}/")]
-        return np.sum(columns, axis=0) if columns else np.full(len(self.steps) - 1, np.nan)
+        found = [x for n, x in self.progress.items() if n == name or n.startswith(f"{name}/")]
+        return np.sum(found, axis=0) if found else np.full(len(self.steps) - 1, np.nan)
 
     def column(self, name: str) -> tuple[np.ndarray, np.ndarray]:
         """Environment steps and values of a column of progress.csv where it has any."""
         values = self.values(name)
         known = np.isfinite(values)
         return self.steps[1:][known], values[known]
-
-
-def flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested settings under dotted names."""
-    found: dict[str, Any] = {}
-    for name, value in settings.items():
-        if isinstance(value, Mapping):
-            found |= flat(value, f"{prefix}{name}.")
-        else:
-            found[prefix + name] = tuple(value) if isinstance(value, list) else value
-    return found

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cmbpo.report.arms import ALGORITHMS, Arm
+from cmbpo import columns
+from cmbpo.report.arms import ArmRuns, label_of
 from cmbpo.report.paper import LIMIT, TABLE_I
 from cmbpo.report.read import Collection
 from cmbpo.report.recorded import Recorded
-from cmbpo.report.table import Table
-from cmbpo.statistics import (
+from cmbpo.report.statistics import (
     AFTERWARDS,
     Crossing,
     Excess,
@@ -25,9 +25,11 @@ from cmbpo.statistics import (
     speed_up,
     within,
 )
+from cmbpo.report.table import Table
+from cmbpo.settings.registry import ALGORITHMS
 
 
-def crossings(arm: Arm, task: str) -> list[Crossing]:
+def crossings(arm: ArmRuns, task: str) -> list[Crossing]:
     """Table I's measure for every seed of an arm."""
     return [
         crossing(
@@ -60,7 +62,7 @@ def table_one(found: Collection) -> Table:
                 printed = "–" if arm.ablation else paper
                 table.rows.append([part, arm.label, printed, shown, count])
             if not arms and algo in TABLE_I[task].cost:
-                table.rows.append([part, ALGORITHMS[algo], paper, "no run", ""])
+                table.rows.append([part, label_of(algo), paper, "no run", ""])
     return table
 
 
@@ -131,20 +133,20 @@ def safety(run: Recorded) -> Safety:
     episodes = run.episodes
     end = float(run.steps[-1])
     last = within(episodes, end - AFTERWARDS, end, num_envs=run.num_envs)
-    length = episodes["length"]
+    length = episodes[columns.EPISODE_LENGTH]
     rates = {name: cost_rate(episodes[name][last], length[last])[0] for name in run.limits}
-    if list(run.limits) == ["cost"]:
-        spent = [excess(run.steps, run.cumulative_cost, limit=run.limits["cost"])]
-        rates = {"cost": _end_rate(run)}
+    if list(run.limits) == [columns.EPISODE_COST]:
+        spent = [excess(run.steps, run.cumulative_cost, limit=run.limits[columns.EPISODE_COST])]
+        rates = {str(columns.EPISODE_COST): _end_rate(run)}
     else:
-        ends = episodes["env_steps"]
+        ends = episodes[columns.EPISODE_ENV_STEPS]
         totals = {name: np.cumsum(episodes[name]) for name in run.limits}
         spent = [excess(ends, totals[name], limit=limit) for name, limit in run.limits.items()]
     whole = run.horizon / 1000.0
     violated = [episodes[name] > whole * limit for name, limit in run.limits.items()]
     return Safety(
-        end_return=float(episodes["return"][last].mean()) if last.any() else np.nan,
-        end_costs=rates or {"cost": _end_rate(run)},
+        end_return=float(episodes[columns.EPISODE_RETURN][last].mean()) if last.any() else np.nan,
+        end_costs=rates or {str(columns.EPISODE_COST): _end_rate(run)},
         holds=all(rates[name] <= limit for name, limit in run.limits.items()),
         env_steps=float(run.steps[-1]),
         cumulative_cost=float(run.cumulative_cost[-1]),
@@ -224,7 +226,7 @@ def all_tasks(found: Collection) -> Table | None:
         ends = {task: [safety(run) for run in arm.runs[task]] for task in tasks}
         held = [seed.holds for seeds in ends.values() for seed in seeds]
         returns = [[s.end_return / TABLE_I[t].level for s in ends[t]] for t in tasks]
-        costs = [[s.end_costs["cost"] / LIMIT for s in ends[t]] for t in tasks]
+        costs = [[s.end_costs[columns.EPISODE_COST] / LIMIT for s in ends[t]] for t in tasks]
         table.rows.append(
             [
                 arm.label,

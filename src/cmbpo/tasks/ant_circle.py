@@ -8,9 +8,10 @@ import mujoco
 import numpy as np
 from jaxtyping import Bool, Float
 
-from cmbpo.tasks import ant, scenery
-from cmbpo.tasks.physics import CentredPhysics, Physics
-from cmbpo.tasks.task import Camera, SimulatedTask, robot
+from cmbpo.tasks import ant
+from cmbpo.tasks.drawing import scenery
+from cmbpo.tasks.physics.threads import CentredPhysics, Physics
+from cmbpo.tasks.simulated import Camera, SimulatedTask, robot
 
 _START = np.array([0.0, 0.0, 0.55, 1.0, 0, 0, 0, 0, 1.0, 0, -1.0, 0, -1.0, 0, 1.0])
 _RADIUS = 10.0

@@ -9,9 +9,11 @@ import mujoco
 import numpy as np
 from jaxtyping import Bool, Float
 
-from cmbpo.tasks import ant, scenery, walls
-from cmbpo.tasks.physics import Physics
-from cmbpo.tasks.task import Camera, SimulatedTask, robot
+from cmbpo.tasks import ant
+from cmbpo.tasks.drawing import scenery
+from cmbpo.tasks.physics import walls
+from cmbpo.tasks.physics.threads import Physics
+from cmbpo.tasks.simulated import Camera, SimulatedTask, robot
 
 _SLOPE = np.tan(np.radians(30.0))
 _NEAR_WALL, _BEHIND_WALL = 3.2, 6.8

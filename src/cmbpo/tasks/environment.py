@@ -7,9 +7,9 @@ import numpy as np
 from jaxtyping import Float
 
 import cmbpo.tasks
-from cmbpo.tasks.picture import Painter
-from cmbpo.tasks.task import SimulatedTask
-from cmbpo.tasks.world import World, checked
+from cmbpo.tasks.drawing.painter import Painter
+from cmbpo.tasks.simulated import SimulatedTask, ThreadedCopies
+from cmbpo.tasks.task import checked
 
 
 class TaskEnv(gymnasium.Env):
@@ -41,7 +41,7 @@ class TaskEnv(gymnasium.Env):
         self.action_space = self.task.action_space
         self.render_mode = render_mode
         self.metadata = self.metadata | {"render_fps": round(1.0 / self.task.dt)}
-        self._world = World(self.task, threads=1)
+        self._copies = ThreadedCopies(self.task, threads=1)
         self._painter = Painter(self.task, width, height)
         self._state = np.empty((1, 0))
         self._obs = np.empty((1, 0))
@@ -52,7 +52,7 @@ class TaskEnv(gymnasium.Env):
         """Start an episode."""
         super().reset(seed=seed)
         self._state = self.task.start(self.np_random)[None]
-        self._obs = self._world.observe(self._state)
+        self._obs = self._copies.observe(self._state)
         if self.render_mode == "human":
             self.render()
         return self._obs[0].copy(), {}
@@ -62,7 +62,7 @@ class TaskEnv(gymnasium.Env):
     ) -> tuple[Float[np.ndarray, " obs"], float, bool, bool, dict[str, Any]]:
         """Advance by one step."""
         act = checked(action, (len(self.task.act_names),))[None]
-        out = self._world.step(self._state, self._obs, act)
+        out = self._copies.step(self._state, self._obs, act)
         self._state, self._obs = out.state, out.obs
         if self.render_mode == "human":
             self.render()

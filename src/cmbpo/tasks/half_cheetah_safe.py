@@ -8,8 +8,8 @@ import mujoco
 import numpy as np
 from jaxtyping import Bool, Float
 
-from cmbpo.tasks import scenery
-from cmbpo.tasks.task import Camera, SimulatedTask, robot
+from cmbpo.tasks.drawing import scenery
+from cmbpo.tasks.simulated import Camera, SimulatedTask, robot
 
 _JOINTS = ("bthigh", "bshin", "bfoot", "fthigh", "fshin", "ffoot")
 _NQ = 10

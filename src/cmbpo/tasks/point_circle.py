@@ -8,8 +8,8 @@ import mujoco
 import numpy as np
 from jaxtyping import Bool, Float
 
-from cmbpo.tasks import scenery
-from cmbpo.tasks.task import Camera, SimulatedTask
+from cmbpo.tasks.drawing import scenery
+from cmbpo.tasks.simulated import Camera, SimulatedTask
 
 _RADIUS = 2.0
 _LIMIT = 1.2

@@ -1,26 +1,55 @@
-"""What a task is: the known part of a constrained decision process, and a robot behind it."""
+"""What a task is: the known part of a constrained decision process, and copies to step."""
 
 from abc import ABC, abstractmethod
-from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol
 
 import gymnasium
-import mujoco
 import numpy as np
 from gymnasium.spaces import Box
-from jaxtyping import Bool, Float
-
-from cmbpo.tasks.physics import Physics, PlainPhysics
+from jaxtyping import Bool, Float, Int
 
 
-class Camera(NamedTuple):
-    """Where pictures are taken from: the body that is followed, and the view of it (m, degrees)."""
+class Outcome(NamedTuple):
+    """What a step led to, before any reset."""
 
-    body: str
-    height: float
-    distance: float
-    elevation: float
-    azimuth: float
+    state: Float[np.ndarray, "N state"]
+    obs: Float[np.ndarray, "N obs"]
+    reward: Float[np.ndarray, " N"]
+    cost: Float[np.ndarray, "N cost"]
+    terminated: Bool[np.ndarray, " N"]
+    truncated: Bool[np.ndarray, " N"]
+    blown_up: Bool[np.ndarray, " N"]
+    terms: dict[str, Float[np.ndarray, " N"]]
+
+
+class Copies(Protocol):
+    """What steps the copies of a task side by side: threads of MuJoCo, vector environments, ….
+
+    The `state` of a copy is one row: all that its future depends on, apart from its random
+    generator. Copies that cannot give it away are not `restorable`; their rows are empty.
+    """
+
+    restorable: bool
+
+    def begin(
+        self, rows: Int[np.ndarray, " ended"], random: Sequence[np.random.Generator]
+    ) -> tuple[Float[np.ndarray, "ended state"], Float[np.ndarray, "ended obs"]]:
+        """Start an episode in these copies, each from its own generator: state, and what is seen."""
+        ...
+
+    def step(
+        self,
+        state: Float[np.ndarray, "N state"],
+        obs: Float[np.ndarray, "N obs"],
+        act: Float[np.ndarray, "N act"],
+    ) -> Outcome:
+        """Advance all copies by one step."""
+        ...
+
+    def close(self) -> None:
+        """Let go of what the copies run in."""
+        ...
 
 
 class Task(ABC):
@@ -63,6 +92,11 @@ class Task(ABC):
         """[−1, 1] for each of `act_names`."""
         return Box(-1.0, 1.0, (len(self.act_names),), np.float64)
 
+    @property
+    def bounds(self) -> Box:
+        """The robot's own range of actions."""
+        return self.action_space
+
     def in_units(self, act: Float[Any, "*batch act"]) -> Float[Any, "*batch act"]:
         """The robot's action for a policy's: clipped to [−1, 1], which is its range as it is."""
         return act.__array_namespace__().clip(act, -1.0, 1.0)
@@ -90,116 +124,23 @@ class Task(ABC):
         xp = obs.__array_namespace__()
         return xp.all(xp.isfinite(obs), axis=-1)
 
-
-class SimulatedTask(Task):
-    """A task with its robot in MuJoCo, in NumPy, for many copies at once.
-
-    The state of a copy is one row [time, qpos, qvel, …]: all that its future depends on, apart from
-    its random generator.
-    """
-
-    timestep: ClassVar[float]
-    frame_skip: ClassVar[int]
-    camera: ClassVar[Camera]
-
-    @property
-    def env_id(self) -> str:
-        """The name that `gymnasium.make` takes."""
-        return f"cmbpo/{self.name}"
-
-    @property
-    def dt(self) -> float:
-        """Seconds of simulated time in one step."""
-        return self.frame_skip * self.timestep
-
-    def cost(
-        self,
-        obs: Float[Any, "*batch obs"],
-        act: Float[Any, "*batch act"],
-        next_obs: Float[Any, "*batch obs"],
-    ) -> Float[Any, "*batch"]:
-        """1 where the transition is unsafe, else 0."""
-        xp = next_obs.__array_namespace__()
-        return xp.where(self.unsafe(next_obs) | ~self.finite(next_obs), 1.0, 0.0)
-
-    def costs(
-        self,
-        obs: Float[Any, "*batch obs"],
-        act: Float[Any, "*batch act"],
-        next_obs: Float[Any, "*batch obs"],
-    ) -> Float[Any, "*batch cost"]:
-        """The cost of each constraint."""
-        return self.cost(obs, act, next_obs)[..., None]
-
-    def terminated(
-        self,
-        obs: Float[Any, "*batch obs"],
-        act: Float[Any, "*batch act"],
-        next_obs: Float[Any, "*batch obs"],
-    ) -> Bool[Any, "*batch"]:
-        """Whether the transition leads to a terminal state."""
-        return self.failed(next_obs) | ~self.finite(next_obs)
+    @abstractmethod
+    def copies(self, num_envs: int, *, threads: int) -> Copies:
+        """`num_envs` copies that are stepped at once, in `threads` threads where they run here."""
 
     @abstractmethod
-    def unsafe(self, obs: Float[Any, "*batch obs"]) -> Bool[Any, "*batch"]:
-        """Whether a finite state costs 1."""
+    def environment(self, **options: Any) -> gymnasium.Env:
+        """One copy as a Gymnasium environment; `options` are such as the render mode."""
 
-    def failed(self, obs: Float[Any, "*batch obs"]) -> Bool[Any, "*batch"]:
-        """Whether a finite state is terminal; no state is, unless the task says so."""
-        xp = obs.__array_namespace__()
-        return xp.zeros(obs.shape[:-1], dtype=bool)
-
-    def cost_terms(
-        self,
-        next_obs: Float[np.ndarray, "N obs"],
-        cost: Float[np.ndarray, "N cost"],
-        terminated: Bool[np.ndarray, " N"],
-    ) -> dict[str, Float[np.ndarray, " N"]]:
-        """Why transitions cost, by name; several reasons may hold at once."""
-        return {f"cost_{name}": cost[:, i] for i, name in enumerate(self.cost_names)}
-
-    @property
-    @abstractmethod
-    def model(self) -> mujoco.MjModel:
-        """The physics of the whole scene, compiled once for all copies."""
-
-    @property
-    @abstractmethod
-    def drawing(self) -> mujoco.MjModel:
-        """The same with scenery that is only seen, for pictures."""
-
-    def physics(self, threads: int) -> Physics:
-        """What advances the states of many copies in threads."""
-        return PlainPhysics(self.model, self.frame_skip, threads)
-
-    @abstractmethod
-    def start(self, random: np.random.Generator) -> Float[np.ndarray, " state"]:
-        """A state at the start of an episode."""
-
-    @abstractmethod
-    def control(
-        self, state: Float[np.ndarray, "N state"], act: Float[np.ndarray, "N act"]
-    ) -> Float[np.ndarray, "N ctrl"]:
-        """What the actuators get for actions within [−1, 1]."""
-
-    @abstractmethod
-    def observe(
-        self, state: Float[np.ndarray, "N state"], measured: Float[np.ndarray, "N measured"]
-    ) -> Float[np.ndarray, "N obs"]:
-        """The observations of states."""
-
-    @abstractmethod
-    def reward_terms(
-        self,
-        state: Float[np.ndarray, "N state"],
-        act: Float[np.ndarray, "N act"],
-        next_state: Float[np.ndarray, "N state"],
-        measured: Float[np.ndarray, "N measured"],
-    ) -> dict[str, Float[np.ndarray, " N"]]:
-        """The summands of the reward of a step, by name; `act` is within [−1, 1]."""
+    def verify(self) -> None:
+        """Hold `costs` and `terminated` against the robot, where another hand wrote them."""
 
 
-def robot(name: str) -> mujoco.MjSpec:
-    """The robot that Gymnasium ships under this file name, to add a scene to."""
-    folder = Path(gymnasium.__file__).parent / "envs" / "mujoco" / "assets"
-    return mujoco.MjSpec.from_file(str(folder / name))
+def checked(act: object, shape: tuple[int, ...]) -> Float[np.ndarray, "..."]:
+    """The action as an array of doubles, if it has this shape and is finite."""
+    array = np.asarray(act, np.float64)
+    if array.shape != shape:
+        raise ValueError(f"the action has shape {array.shape}; allowed: {shape}")
+    if not np.isfinite(array).all():
+        raise ValueError(f"the action is {array}; allowed: finite numbers")
+    return array

@@ -1,0 +1,1 @@
+"""Real data: how a policy collects them, what they cost, and where they are kept."""

@@ -1,0 +1,222 @@
+"""Episodes without learning: what a policy earns and costs, with and without its noise."""
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+from rich.console import Console
+from rich.table import Table
+from scipy.special import stdtrit
+
+from cmbpo.envs.find import find_task
+from cmbpo.envs.simulator import Simulator
+from cmbpo.evaluation.video import check_name, film
+from cmbpo.networks import Policy
+from cmbpo.runs.run_folder import Run
+from cmbpo.tasks.task import Task
+
+COPIES = 128
+"""Most episodes that run side by side."""
+
+
+class Estimate(NamedTuple):
+    """A mean, and the half width of its 95 % confidence interval."""
+
+    mean: float
+    margin: float
+
+    def __str__(self) -> str:
+        """As in 12.3 ± 0.4."""
+        digits = 0 if abs(self.mean) >= 1000 else 2
+        margin = f"{self.margin:,.{digits}f}" if math.isfinite(self.margin) else "?"
+        return f"{self.mean:,.{digits}f} ± {margin}"
+
+
+def estimate(values: Float[np.ndarray, " n"], weights: Float[np.ndarray, " n"]) -> Estimate:
+    """r = Σ vᵢ / Σ wᵢ with Student's interval of the residuals vᵢ − r·wᵢ.
+
+    With weights 1 it is the interval of a mean; with lengths as weights, that of a rate per step.
+    """
+    n = len(values)
+    ratio = values.sum() / weights.sum()
+    if n < 2:
+        return Estimate(float(ratio), math.inf)
+    spread = np.std(values - ratio * weights, ddof=1) / weights.mean()
+    return Estimate(float(ratio), float(stdtrit(n - 1, 0.975) * spread / math.sqrt(n)))
+
+
+class Episodes(NamedTuple):
+    """Whole episodes."""
+
+    returns: Float[np.ndarray, " n"]
+    costs: Float[np.ndarray, "n cost"]
+    lengths: Int[np.ndarray, " n"]
+    terminated: Bool[np.ndarray, " n"]
+
+    def mean_return(self) -> Estimate:
+        """Return of an episode."""
+        return estimate(self.returns, np.ones(len(self.returns)))
+
+    def mean_length(self) -> Estimate:
+        """Steps of an episode."""
+        return estimate(self.lengths.astype(float), np.ones(len(self.lengths)))
+
+    def mean_cost(self, which: int = 0) -> Estimate:
+        """Cost of an episode."""
+        return estimate(self.costs[:, which], np.ones(len(self.costs)))
+
+    def cost_rate(self, which: int = 0, horizon: int = 1000) -> Estimate:
+        """Cost per `horizon` steps: an episode that ended early is not cheap for being short."""
+        return estimate(self.costs[:, which], self.lengths / horizon)
+
+    def within(self, cost_limits: Sequence[float], horizon: int = 1000) -> float:
+        """Share of the episodes whose costs per `horizon` steps keep every limit."""
+        rates = horizon * self.costs / self.lengths[:, None]
+        return float((rates <= np.array(cost_limits)).all(axis=1).mean())
+
+
+class Evaluation(NamedTuple):
+    """Episodes of a policy, from the same starts with the mean action and with drawn ones."""
+
+    deterministic: Episodes
+    stochastic: Episodes
+    cost_limits: tuple[float, ...]
+    cost_names: tuple[str, ...]
+    horizon: int = 1000
+
+    def __str__(self) -> str:
+        """The table as text."""
+        console = Console(width=100, color_system=None, force_terminal=False)
+        with console.capture() as captured:
+            console.print(self.table())
+        return captured.get().rstrip()
+
+    def table(self) -> Table:
+        """Both side by side."""
+        sides = (self.deterministic, self.stochastic)
+        table = Table(caption="± 95 % confidence interval of the mean (Student's t over episodes)")
+        table.add_column("")
+        for name in ("deterministic", "stochastic"):
+            table.add_column(name, justify="right")
+        table.add_row("return", *(str(side.mean_return()) for side in sides))
+        for i, (name, limit) in enumerate(zip(self.cost_names, self.cost_limits, strict=True)):
+            label = "cost" if len(self.cost_names) == 1 else f"cost of {name}"
+            table.add_row(f"{label} per episode", *(str(side.mean_cost(i)) for side in sides))
+            rates = [side.cost_rate(i, self.horizon) for side in sides]
+            styles = ["green" if rate.mean <= limit else "bold red" for rate in rates]
+            cells = (f"[{s}]{rate}[/]" for s, rate in zip(styles, rates, strict=True))
+            table.add_row(f"{label} per {self.horizon} steps (limit {limit:g})", *cells)
+        table.add_row("episode length", *(str(side.mean_length()) for side in sides))
+        shares = (f"{side.within(self.cost_limits, self.horizon):.0%}" for side in sides)
+        table.add_row("episodes within the limit", *shares)
+        return table
+
+
+def evaluate(
+    policy: Policy,
+    task: Task,
+    *,
+    episodes: int = 20,
+    seed: int = 1_000_000,
+    cost_limits: Sequence[float] | None = None,
+) -> Evaluation:
+    """Run so many episodes of each kind; `cost_limits` are the task's own unless given."""
+    if episodes < 1:
+        raise ValueError(f"episodes is {episodes}; allowed: at least 1")
+    return Evaluation(
+        run_episodes(policy, task, episodes=episodes, deterministic=True, seed=seed),
+        run_episodes(policy, task, episodes=episodes, deterministic=False, seed=seed),
+        cost_limits=tuple(cost_limits or task.cost_limits),
+        cost_names=tuple(task.cost_names),
+        horizon=task.horizon,
+    )
+
+
+def run_episodes(
+    policy: Policy, task: Task, *, episodes: int, deterministic: bool, seed: int
+) -> Episodes:
+    """Whole episodes, side by side.
+
+    How many each copy contributes is fixed beforehand: to take those that end first would favour
+    short ones.
+    """
+    copies = min(episodes, COPIES)
+    wanted = np.full(copies, episodes // copies) + (np.arange(copies) < episodes % copies)
+    simulator = Simulator(task, copies, seed=seed)
+    returns, lengths = np.zeros(copies), np.zeros(copies, int)
+    costs = np.zeros((copies, len(task.cost_names)))
+    rows: list[list[tuple[float, np.ndarray, int, bool]]] = [[] for _ in range(copies)]
+    time = 0
+    while any(len(row) < n for row, n in zip(rows, wanted, strict=True)):
+        obs = simulator.obs.astype(np.float32)
+        act = _actions(policy, obs, deterministic, seed, time)
+        step = simulator.step(np.asarray(act))
+        time += 1
+        returns, costs, lengths = returns + step.reward, costs + step.cost, lengths + 1
+        for i in np.flatnonzero(step.terminated | step.truncated):
+            if len(rows[i]) < wanted[i]:
+                rows[i].append((returns[i], costs[i].copy(), lengths[i], step.terminated[i]))
+            returns[i], costs[i], lengths[i] = 0.0, 0.0, 0
+    simulator.close()
+    finished = [episode for row in rows for episode in row]
+    return Episodes(*(np.array(column) for column in zip(*finished, strict=True)))
+
+
+def act(
+    policy: Policy, obs: Float[np.ndarray, "*batch obs"], deterministic: bool = True, seed: int = 0
+) -> Float[np.ndarray, "*batch act"]:
+    """The action for one observation, or those for a batch: the mean, or drawn with `seed`."""
+    rows = obs.astype(np.float32).reshape(-1, obs.shape[-1])
+    drawn = np.asarray(_actions(policy, rows, deterministic, seed, 0))
+    return drawn.reshape(*obs.shape[:-1], drawn.shape[-1])
+
+
+@jax.jit
+def _actions(
+    policy: Policy,
+    obs: Float[Array | np.ndarray, "N obs"],
+    deterministic: bool | Array,
+    seed: int | Array,
+    time: int | Array,
+) -> Float[Array, "N act"]:
+    pi = jax.vmap(policy)(jnp.asarray(obs))
+    drawn = pi.sample(key=jax.random.fold_in(jax.random.key(seed), time))
+    return jnp.clip(jnp.where(deterministic, pi.mean, drawn), -1.0, 1.0)
+
+
+def load_policy(run: Run, task: Task) -> Policy:
+    """The policy of a run's newest good checkpoint."""
+    settings = run.settings.policy
+    template = jax.eval_shape(
+        lambda: Policy(
+            len(task.obs_names),
+            len(task.act_names),
+            hidden=settings.hidden,
+            log_std=settings.log_std,
+            last_layer_scale=settings.last_layer_scale,
+            key=jax.random.key(0),
+        )
+    )
+    return run.load(template, under="learner/policy")
+
+
+def main(folder: Path, *, episodes: int, seed: int, video: Path | None = None) -> None:
+    """Evaluate a run folder and print the result; with `video`, film one deterministic episode."""
+    if video is not None:
+        check_name(video)
+    run = Run.open(folder)
+    task = find_task(run.settings)
+    policy = load_policy(run, task)
+    result = evaluate(
+        policy, task, episodes=episodes, seed=seed, cost_limits=run.settings.cost_limit
+    )
+    console = Console()
+    console.print(f"{run.folder}: {episodes} episodes of each kind, seed {seed}", highlight=False)
+    console.print(result.table())
+    if video is not None:
+        print(f"video: {film(lambda obs: act(policy, obs), task, video, seed=seed)}")

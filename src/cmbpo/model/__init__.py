@@ -1,0 +1,1 @@
+"""The learned world: ensemble, disagreement, learned cost, imagined trajectories, α(π)."""

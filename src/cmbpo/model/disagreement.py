@@ -1,0 +1,89 @@
+"""D_KL^E, how much the networks disagree, and the limits d_m and d_H calibrated from α₀ and h₀."""
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from cmbpo.data.archive import Archive
+from cmbpo.data.data_split import holdout_rows
+from cmbpo.model.ensemble import Ensemble, Prediction, predict
+
+
+def disagreement(prediction: Prediction) -> Float[Array, "*batch"]:
+    """Mean KL divergence over all ordered pairs of networks, per dimension (section IV).
+
+        D_KL^E = 1/(M(M−1)) Σₘ Σₙ KL(Pₘ ‖ Pₙ)
+
+    For normal distributions the logarithms cancel in the sum. With vₘ = σₘ²/σ₁², δₘ = μₘ − mean μ:
+
+        Σₘ Σₙ KL(Pₘ ‖ Pₙ) = ½ [Σₘ vₘ · Σₙ 1/vₙ − M²] + ½ M Σₙ (mean δ² + δₙ²)/σₙ²
+
+    Paper: sum over dimensions. Here their mean, so that it does not grow with their number.
+    """
+    M = prediction.mean.shape[0]
+    # Differences from the first network are exact for equal networks, where nothing may remain.
+    delta = prediction.mean - prediction.mean[:1]
+    delta = delta - delta.mean(axis=0, keepdims=True)
+    log_v = jnp.log(prediction.variance) - jnp.log(prediction.variance[:1])
+    a, b = jnp.expm1(log_v), jnp.expm1(-log_v)
+    spread = M * jnp.sum(a + b, axis=0) + jnp.sum(a, axis=0) * jnp.sum(b, axis=0)
+    square = jnp.mean(delta**2, axis=0, keepdims=True) + delta**2
+    shift = M * jnp.sum(square / prediction.variance, axis=0)
+    return jnp.mean(0.5 * (spread + shift), axis=-1) / (M * (M - 1))
+
+
+def robust_mean(
+    values: Float[Array, "*batch"], counted: Bool[Array, "*batch"], *, quantile: float = 0.95
+) -> Float[Array, ""]:
+    """Mean of the counted values, each at most their `quantile`: a few outliers cannot rule it."""
+    known = jnp.where(counted, values, jnp.nan)
+    highest = jnp.nanquantile(known, quantile)
+    return jnp.nanmean(jnp.minimum(known, highest))
+
+
+class Limits(eqx.Module):
+    """What disagreement is allowed: the reference D̄₀, d_m for its mean, d_H for its sum."""
+
+    reference: Float[Array, ""]
+    mean: Float[Array, ""]
+    accumulated: Float[Array, ""]
+
+
+def limits_from(reference: Float[Array, ""], *, first_alpha: float, first_horizon: int) -> Limits:
+    """d_m = (1 − α₀)·D̄₀ and d_H = h₀·D̄₀, from D̄₀ along imagined trajectories of h₀ steps."""
+    return Limits(reference, (1.0 - first_alpha) * reference, first_horizon * reference)
+
+
+class Reliability(eqx.Module):
+    """What disagreement is worth on held-out rows: its mean, and how well it ranks true errors."""
+
+    disagreement: Float[Array, ""]
+    rank_correlation: Float[Array, ""]
+
+
+def rank_correlation(
+    x: Float[Array, " n"], y: Float[Array, " n"], counted: Bool[Array, " n"]
+) -> Float[Array, ""]:
+    """Spearman's ρ of the counted pairs: the correlation of their ranks."""
+
+    def centred_rank(values: Float[Array, " n"]) -> Float[Array, " n"]:
+        order = jnp.argsort(jnp.where(counted, values, jnp.inf))
+        rank = jnp.zeros_like(values).at[order].set(jnp.arange(values.shape[0], dtype=values.dtype))
+        return jnp.where(counted, rank - 0.5 * (jnp.sum(counted) - 1), 0.0)
+
+    a, b = centred_rank(x), centred_rank(y)
+    return jnp.sum(a * b) / jnp.maximum(jnp.sqrt(jnp.sum(a**2) * jnp.sum(b**2)), 1e-12)
+
+
+def reliability(ensemble: Ensemble, archive: Archive) -> Reliability:
+    """Disagreement against the squared error, in standard units, of the networks' mean."""
+    rows, counted = holdout_rows(archive)
+    obs = archive.obs[rows]
+    prediction = predict(ensemble, obs, archive.act[rows])
+    truth = jnp.concatenate([archive.next_obs[rows] - obs, archive.reward[rows][:, None]], axis=-1)
+    error = (prediction.mean.mean(axis=0) - truth) / ensemble.target.std[None]
+    value = disagreement(prediction)
+    return Reliability(
+        disagreement=robust_mean(value, counted),
+        rank_correlation=rank_correlation(value, jnp.mean(error**2, axis=-1), counted),
+    )

@@ -1,0 +1,1 @@
+"""The mathematics of a policy update: advantages, critics, surrogate, trust region, multipliers."""

@@ -1,0 +1,1 @@
+"""A run's folder: settings, records and checkpoints, and how to read them back."""

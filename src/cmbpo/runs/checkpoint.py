@@ -1,0 +1,173 @@
+"""Checkpoints: a pytree in one file, written whole or not at all, read without executing code."""
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import cmbpo
+from cmbpo.runs.errors import DamagedError, RunError
+
+FORMAT = 1
+"""Layout of the file. A reader of another layout refuses it."""
+
+
+class Checkpoint(NamedTuple):
+    """A state, and the notes that were saved with it."""
+
+    state: Any
+    notes: dict[str, Any]
+
+
+def save(path: Path, state: Any, *, notes: Mapping[str, Any]) -> None:
+    """Write the pytree `state` and the JSON values `notes` to `path`.
+
+    Leaves may be JAX or NumPy arrays, random keys, and Python numbers and strings.
+    """
+    arrays, keys = to_arrays(state)
+    manifest = {
+        "format": FORMAT,
+        "cmbpo": cmbpo.__version__,
+        "leaves": list(arrays),
+        "keys": keys,
+        "notes": dict(notes),
+    }
+    header = json.dumps(manifest).encode()
+    members = {f"leaves/{name}": array for name, array in arrays.items()}
+    members["manifest"] = np.frombuffer(header, np.uint8)
+    members["checksum"] = np.frombuffer(_checksum(header, arrays), np.uint8)
+    write_whole(path, members)
+
+
+def load(path: Path, template: Any, *, under: str = "") -> Checkpoint:
+    """Fill `template` with the leaves of the same names, shapes and types in the file at `path`.
+
+    With `under`, the template is that part of the saved state only, as in `under="policy"`.
+    """
+    arrays, manifest = _read(path)
+    leaves, treedef = jax.tree_util.tree_flatten_with_path(template)
+    filled = []
+    for tree_path, leaf in leaves:
+        name = "/".join(part for part in (under, _name(tree_path)) if part)
+        if name not in arrays:
+            raise RunError(
+                f"{path} (cmbpo {manifest['cmbpo']}) holds no {name!r}, which this run needs"
+            )
+        try:
+            filled.append(_like(leaf, arrays[name], manifest["keys"].get(name)))
+        except TypeError as error:
+            raise RunError(
+                f"{path} (cmbpo {manifest['cmbpo']}) holds another {name!r}: {error}"
+            ) from None
+    if not under and len(filled) != len(arrays):
+        known = {_name(tree_path) for tree_path, _ in leaves}
+        extra = next(name for name in arrays if name not in known)
+        raise RunError(f"{path} (cmbpo {manifest['cmbpo']}) holds {extra!r}, unknown to this run")
+    return Checkpoint(jax.tree.unflatten(treedef, filled), manifest["notes"])
+
+
+def to_arrays(tree: Any) -> tuple[dict[str, np.ndarray], dict[str, str]]:
+    """The leaves of a pytree as NumPy arrays by name, and the kind of each that is a random key."""
+    leaves: dict[str, Any] = {}
+    keys: dict[str, str] = {}
+    for tree_path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]:
+        name = _name(tree_path)
+        if name in leaves:
+            raise RunError(f"two leaves of the state share the name {name!r}")
+        if _is_key(leaf):
+            keys[name] = str(jax.random.key_impl(leaf))
+            leaf = jax.random.key_data(leaf)
+        leaves[name] = leaf
+    arrays = {name: np.asarray(x, order="C") for name, x in jax.device_get(leaves).items()}
+    for name, array in arrays.items():
+        if array.dtype.kind not in "biufcU":
+            raise RunError(f"{name!r} of type {array.dtype} cannot go into a checkpoint")
+    return arrays, keys
+
+
+def write_whole(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
+    """Write an uncompressed .npz that appears at `path` complete or not at all."""
+    unfinished = path.with_name(f".{path.name}.tmp")
+    try:
+        with unfinished.open("wb") as file:
+            np.savez(file, allow_pickle=False, **dict(arrays))
+            file.flush()
+            os.fsync(file.fileno())
+        unfinished.replace(path)
+        _sync_folder(path.parent)
+    except OSError as error:
+        raise RunError(f"could not write {path}: {error.strerror or error}") from error
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _read(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    try:
+        with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
+            header = file["manifest"].tobytes()
+            manifest = json.loads(header)
+            if manifest["format"] != FORMAT:
+                raise RunError(
+                    f"{path} has checkpoint format {manifest['format']}, written by cmbpo "
+                    f"{manifest['cmbpo']}; cmbpo {cmbpo.__version__} reads format {FORMAT}"
+                )
+            arrays = {name: file[f"leaves/{name}"] for name in manifest["leaves"]}
+            if file["checksum"].tobytes() != _checksum(header, arrays):
+                raise DamagedError(f"{path} is damaged: its checksum differs")
+    except RunError:
+        raise
+    except Exception as error:  # damaged bytes fail in every way there is
+        raise DamagedError(f"{path} is damaged: {error}") from error
+    return arrays, manifest
+
+
+def _checksum(header: bytes, arrays: Mapping[str, np.ndarray]) -> bytes:
+    digest = hashlib.sha256(header)
+    for array in arrays.values():
+        digest.update(f"{array.dtype.str}{array.shape}".encode())
+        digest.update(array.reshape(-1).view(np.uint8).data)
+    return digest.digest()
+
+
+def _name(tree_path: tuple[Any, ...]) -> str:
+    return jax.tree_util.keystr(tree_path, simple=True, separator="/")
+
+
+def _is_key(leaf: Any) -> bool:
+    return hasattr(leaf, "dtype") and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+
+
+def _like(leaf: Any, array: np.ndarray, kind: str | None) -> Any:
+    """`array` as what `leaf` is: a random key, a JAX or NumPy array, or a Python value."""
+    if _is_key(leaf):
+        if kind is None:
+            raise TypeError("an array where a random key belongs")
+        value = jax.random.wrap_key_data(jnp.array(array), impl=kind)
+    elif kind is not None:
+        raise TypeError("a random key where none belongs")
+    elif isinstance(leaf, bool | int | float | complex | str):
+        value = array.item() if array.ndim == 0 else array
+        if type(value) is not type(leaf):
+            raise TypeError(f"{type(value).__name__} where {type(leaf).__name__} belongs")
+        return value
+    else:
+        value = array
+    if value.shape != leaf.shape or value.dtype != leaf.dtype:
+        raise TypeError(f"{value.dtype}{value.shape} where {leaf.dtype}{leaf.shape} belongs")
+    if isinstance(leaf, np.ndarray):
+        return value
+    return value[()] if isinstance(leaf, np.generic) else jnp.array(value)

@@ -1,0 +1,118 @@
+"""config.json: everything needed to repeat a run, with versions and commit."""
+
+import dataclasses
+import json
+import platform
+import subprocess
+import sys
+import warnings
+from collections.abc import Mapping
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import jax
+
+import cmbpo
+from cmbpo.runs.errors import RunError
+from cmbpo.settings import aliases
+from cmbpo.settings.overrides import flat, names, with_values
+from cmbpo.settings.schema import TrainSettings
+
+
+def write_config(folder: Path, settings: TrainSettings, extra: Mapping[str, Any]) -> None:
+    """Write the settings, `extra`, the command line and what the run runs on."""
+    config = {
+        "settings": dataclasses.asdict(settings),
+        **extra,
+        "command": [_program(), *sys.argv[1:]],
+        **_surroundings(),
+    }
+    rewrite_config(folder, config)
+
+
+def _program() -> str:
+    name = Path(sys.argv[0]).name
+    return "cmbpo" if name == "cli.py" else name
+
+
+def rewrite_config(folder: Path, config: Mapping[str, Any]) -> None:
+    """Write config.json, whole or not at all."""
+    text = json.dumps(config, indent=2, ensure_ascii=False) + "\n"
+    unfinished = folder / ".config.json.tmp"
+    unfinished.write_text(text, encoding="utf-8")
+    unfinished.replace(folder / "config.json")
+
+
+def settings_from_json(config: Mapping[str, Any], *, where: str = "config.json") -> TrainSettings:
+    """The settings that a config.json holds, exactly as they were, by today's names.
+
+    A setting that came later has its default; one that has become a constant must have had its
+    value, or the run cannot be the same today.
+    """
+    versions = config.get("versions")
+    version = versions.get("cmbpo", "unknown") if isinstance(versions, dict) else "unknown"
+    origin = f"{where} (cmbpo {version})"
+    if not isinstance(config.get("settings"), dict):
+        raise RunError(f"{origin} holds no settings")
+    values = aliases.upgraded(flat(config["settings"]))
+    known = list(names())
+    for name, value in values.items():
+        if name in aliases.CONSTANTS:
+            raise RunError(
+                f"{origin} has {name} = {value!r}; cmbpo {cmbpo.__version__} has it at"
+                f" {aliases.CONSTANTS[name]!r} always"
+            )
+        if name not in known:
+            raise RunError(
+                f"{origin} has the setting {name!r}, which cmbpo {cmbpo.__version__} does not know"
+            )
+    for name in known:
+        if name not in values:
+            warnings.warn(f"{origin} lacks {name!r}; taking the default", stacklevel=3)
+    try:
+        return with_values(TrainSettings(), values)
+    except ValueError as error:
+        raise RunError(f"{origin} holds a setting that cannot be: {error}") from error
+
+
+def read_config(place: Path) -> dict[str, Any]:
+    """What the config.json of a run folder, or the file itself, holds."""
+    path = place if place.is_file() else place / "config.json"
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError):
+        raise RunError(f"{place} is no run folder: it has no config.json") from None
+    except ValueError as error:
+        raise RunError(f"{path} is not readable as JSON: {error}") from error
+    if not isinstance(config, dict):
+        raise RunError(f"{path} holds no settings")
+    return config
+
+
+def _surroundings() -> dict[str, Any]:
+    packages = ("jax", "jaxlib", "equinox", "optax", "mujoco", "gymnasium", "numpy")
+    versions = {name: metadata.version(name) for name in packages}
+    return {
+        "versions": {"cmbpo": cmbpo.__version__, "python": platform.python_version(), **versions},
+        "device": jax.devices()[0].device_kind,
+        "commit": _commit(),
+    }
+
+
+def _commit() -> str | None:
+    """The commit of the code, `-dirty` where it was changed since; None outside its repository."""
+    git = ["git", "-C", str(Path(__file__).parent)]
+    try:
+        subprocess.run(
+            [*git, "ls-files", "--error-unmatch", __file__], capture_output=True, check=True
+        )
+        described = subprocess.run(
+            [*git, "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"],
+            capture_output=True,
+            check=True,
+            text=True,
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return described.stdout.strip()

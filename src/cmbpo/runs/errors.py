@@ -1,0 +1,13 @@
+"""What can go wrong with a run, each in one sentence for its user."""
+
+
+class RunError(ValueError):
+    """What went wrong with a run, in one sentence for its user."""
+
+
+class DamagedError(RunError):
+    """A checkpoint that cannot be read back as it was written."""
+
+
+class NonFiniteError(RunError):
+    """A quantity that became infinite or not a number."""

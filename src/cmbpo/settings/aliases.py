@@ -1,0 +1,55 @@
+"""Settings as older versions called them, so that their run folders still open."""
+
+from collections.abc import Mapping
+from typing import Any
+
+RENAMED = {
+    "mixing": "real_share",
+    "constraint": "cost_estimate",
+    "dynamics": "ensemble",
+}
+"""Groups by their older names."""
+
+CONSTANTS: dict[str, Any] = {
+    "ensemble.head_hidden": [128, 128],
+    "ensemble.learning_rate": 1e-3,
+    "ensemble.weight_decay": 1e-6,
+    "ensemble.layer_norm": False,
+    "ensemble.variance_loss": "regularised",
+    "ensemble.holdout": 0.2,
+    "ensemble.max_holdout": 5000,
+    "ensemble.subsample": 1.0,
+    "ensemble.first_epochs": 200,
+    "ensemble.patience": 5,
+    "rollout.quantile": 0.75,
+    "rollout.recalibrate": False,
+    "trust_region.cg_iterations": 10,
+    "trust_region.cg_damping": 0.1,
+    "trust_region.backtrack": 0.8,
+    "trust_region.backtracks": 10,
+    "trust_region.barrier_weight": 0.1,
+    "clipped.clip": 0.2,
+    "lagrangian.first": 1.0,
+    "lagrangian.learning_rate": 0.05,
+}
+"""What was a setting once, and the one value that is left of it."""
+
+DERIVED = ("rollout.probe",)
+"""What was a setting and now follows from others: half of the lanes."""
+
+
+def renamed(name: str) -> str:
+    """The dotted name of a setting today."""
+    group, dot, rest = name.partition(".")
+    return RENAMED.get(group, group) + dot + rest
+
+
+def upgraded(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings by dotted names, as an older version wrote them, by the names they have today.
+
+    What has become a constant is dropped where it had that value, and kept under its name where
+    not: whoever goes on with such a run has to be told.
+    """
+    today = {renamed(name): value for name, value in values.items()}
+    same = {name for name, value in today.items() if CONSTANTS.get(name, ...) == value}
+    return {n: v for n, v in today.items() if n not in same and n not in DERIVED}

@@ -1,0 +1,51 @@
+"""The settings that a run starts from, by algorithm, task and the name of a preset.
+
+`paper`: the hyperparameter table of appendix B (CMBPO) and the settings of the published baseline
+runs, with only the repairs without which the printed algorithm does not run (docs/deviations.md).
+`default`: what came closest to holding the limit; docs/results.md has the measurements.
+
+A preset is one table of numbers for every robot, and the exceptions that single tasks need.
+"""
+
+import importlib
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from cmbpo.settings.overrides import with_values
+from cmbpo.settings.registry import ALGORITHMS, algorithm_name, is_built_in, task_name
+from cmbpo.settings.schema import TrainSettings
+
+PRESETS = ("default", "paper")
+
+Table = Mapping[str, Any]
+"""Settings by their dotted names."""
+
+
+CUSTOM = {
+    "num_envs": 20,
+    "initial_steps": 10_000,
+    "policy.normalise": True,
+    "critic.bound_cost": False,
+}
+"""Observations may have any units and costs any size; copies are whole environments of the user's,
+so there are few."""
+
+
+def preset(algo: str, env_id: str, name: str = "default") -> TrainSettings:
+    """The settings that a run of `algo` on `env_id` starts from."""
+    algo = algorithm_name(algo)
+    if name not in PRESETS:
+        raise ValueError(f"unknown preset {name!r}; there are {', '.join(PRESETS)}")
+    row = ALGORITHMS[algo]
+    module = importlib.import_module(row.preset)
+    general, exceptions, custom = module.PRESETS[name]
+    if is_built_in(env_id):
+        task = task_name(env_id)
+        env_id, special = f"{task}-v0", exceptions.get(task, {})
+    else:
+        special = {**CUSTOM, **custom}
+    settings = with_values(TrainSettings(), {**general, **special})
+    settings = replace(settings, algo=algo, env_id=env_id, preset=name)
+    # Where no cost is heeded, episodes that grow while it is within its target never grow.
+    return settings if row.heeds_cost else replace(settings, first_episode=None)

@@ -1,0 +1,121 @@
+"""The algorithms and the tasks there are: a row each, and the only place that lists them.
+
+To add one is to write its module and its row here (docs/extending.md). Names stand apart from what
+they name, so that help and reports need neither JAX nor MuJoCo.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True, kw_only=True)
+class AlgorithmRow:
+    """One algorithm: what it learns from, where its update is, and which settings it reads."""
+
+    label: str
+    """What papers call it, in figures and tables."""
+    data: Literal["real", "real and imagined", "replay"]
+    """Real steps of the newest policy; these and imagined ones; or a buffer of all steps."""
+    module: str
+    """The module whose `ALGORITHM` makes its state and its update."""
+    trainer: str = "cmbpo.training.trainer:Trainer"
+    """What one update is made of: collect, learn, and the row of the log."""
+    reads: tuple[str, ...]
+    """Groups of settings, or single ones, that it reads beside those of every run."""
+    preset: str = "cmbpo.settings.baseline_presets"
+    """The module whose `PRESETS` make the settings it starts from, by the name of the preset."""
+    heeds_cost: bool = True
+    """Whether the update keeps the limit; if not, cost is only noted."""
+    spellings: tuple[str, ...] = ()
+    """Other ways to write its name, without dashes."""
+
+
+_ON_POLICY = ("batch_size", "initial_steps", "policy", "critic", "advantage")
+_ESTIMATE = ("cost_estimate.time_constant", "cost_estimate.target", "first_episode")
+_REGION = ("trust_region.max_kl", "trust_region.fisher_share")
+
+ALGORITHMS = {
+    "cmbpo": AlgorithmRow(
+        label="CMBPO",
+        data="real and imagined",
+        module="cmbpo.algorithms.cmbpo",
+        preset="cmbpo.settings.cmbpo_presets",
+        reads=(
+            *(*_ON_POLICY, "first_episode", "archive_size"),
+            *("ensemble", "rollout", "real_share", "cost_estimate", "trust_region"),
+        ),
+    ),
+    "cpo": AlgorithmRow(
+        label="CPO",
+        data="real",
+        module="cmbpo.algorithms.cpo",
+        reads=(*_ON_POLICY, *_ESTIMATE, *_REGION),
+    ),
+    "trpo-lag": AlgorithmRow(
+        label="TRPO-L",
+        data="real",
+        module="cmbpo.algorithms.trpo_lagrangian",
+        reads=(*_ON_POLICY, *_ESTIMATE, *_REGION, "lagrangian"),
+        spellings=("trpolag", "trpol"),
+    ),
+    "ppo-lag": AlgorithmRow(
+        label="PPO-L",
+        data="real",
+        module="cmbpo.algorithms.ppo_lagrangian",
+        reads=(*_ON_POLICY, *_ESTIMATE, "clipped", "lagrangian"),
+        spellings=("ppolag", "ppol"),
+    ),
+    "trpo": AlgorithmRow(
+        label="TRPO",
+        data="real",
+        module="cmbpo.algorithms.trpo",
+        reads=(*_ON_POLICY, "cost_estimate.time_constant", *_REGION),
+        heeds_cost=False,
+    ),
+}
+"""The algorithms, in the order of figures and tables."""
+
+TASKS = {
+    "AntSafe": "cmbpo.tasks.ant_safe:AntSafe",
+    "HalfCheetahSafe": "cmbpo.tasks.half_cheetah_safe:HalfCheetahSafe",
+    "AntCircle": "cmbpo.tasks.ant_circle:AntCircle",
+    "PointCircle": "cmbpo.tasks.point_circle:PointCircle",
+}
+"""The tasks of this package and their classes, those of the paper first, in its order."""
+
+
+def algorithm_name(spelling: str) -> str:
+    """The one name of an algorithm: `CPO`, `TRPOLag`, `trpo_lag` … are all understood."""
+    flat = spelling.lower().replace("-", "").replace("_", "")
+    for name, row in ALGORITHMS.items():
+        if flat in (name.replace("-", ""), *row.spellings):
+            return name
+    raise ValueError(f"unknown algorithm {spelling!r}; there are {', '.join(ALGORITHMS)}")
+
+
+def is_built_in(env_id: str) -> bool:
+    """Whether this names a task of this package, and not an environment of the user's own."""
+    return _bare(env_id) in TASKS
+
+
+def task_name(env_id: str) -> str:
+    """The name of a task of this package: from `AntSafe`, `AntSafe-v0` or `cmbpo/AntSafe-v0`."""
+    if not is_built_in(env_id):
+        raise ValueError(f"unknown task {env_id!r}; there are {', '.join(TASKS)}")
+    return _bare(env_id)
+
+
+def _bare(env_id: str) -> str:
+    return env_id.removeprefix("cmbpo/").removesuffix("-v0")
+
+
+def short_name(env_id: str) -> str:
+    """Any environment's name in folders: from `cmbpo/AntSafe-v0` or `package:MyRobot-v0`."""
+    return env_id.rsplit("/", 1)[-1].rsplit(":", 1)[-1].rsplit("-v", 1)[0]
+
+
+def reads(algo: str, setting: str) -> bool:
+    """Whether an algorithm reads a setting, by its dotted name; those of every run always."""
+    special = {name.split(".")[0] for row in ALGORITHMS.values() for name in row.reads}
+    group = setting.split(".")[0]
+    return group not in special or bool({group, setting} & set(ALGORITHMS[algo].reads))

@@ -1,0 +1,1 @@
+"""What is only seen: scenery, and pictures of a task."""

@@ -1,0 +1,1 @@
+"""MuJoCo in threads: what advances many copies of a scene at once."""

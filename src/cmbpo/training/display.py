@@ -1,0 +1,260 @@
+"""The view of a run while it runs: a live table in a terminal, plain lines anywhere else."""
+
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from rich.console import Console, Group
+from rich.live import Live
+from rich.panel import Panel
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from cmbpo import columns
+from cmbpo.runs.tables import Row
+
+RESULTS: dict[str, str] = {
+    "return": columns.RETURN,
+    "cost": columns.COST,
+    "cost estimate": columns.COST_ESTIMATE,
+    "cost so far": columns.CUMULATIVE_COST,
+    "episode length": columns.LENGTH,
+}
+LEARNING: dict[str, str] = {
+    "case": columns.CASE,
+    "KL": columns.KL,
+    "multiplier": columns.MULTIPLIER,
+    "α": columns.ALPHA,
+    "rollout length": columns.ROLLOUT_LENGTH,
+    "model error": columns.HOLDOUT_ERROR,
+    "imagined cost": columns.IMAGINED_COST,
+}
+AGAINST_LIMIT = ("cost", "cost estimate", "imagined cost")
+BARS = "▁▂▃▄▅▆▇█"
+
+
+def view(
+    title: str, *, total_steps: int, console: Console | None = None
+) -> "LiveDisplay | PlainDisplay":
+    """The view that suits `console`, by default standard output; a context that takes rows."""
+    console = console or Console()
+    kind = LiveDisplay if console.is_terminal else PlainDisplay
+    return kind(console, title, total_steps=total_steps)
+
+
+class PlainDisplay:
+    """A line per update, at most one every two seconds, and always the first and the last."""
+
+    def __init__(self, console: Console, title: str, *, total_steps: int, every: float = 2.0):
+        """Lines to `console`, at least `every` seconds apart."""
+        self._console, self._title, self._every = console, title, every
+        self._pace = _Pace(total_steps)
+        self._printed = -np.inf
+        self._waiting = ""
+
+    def __enter__(self) -> "PlainDisplay":
+        """Say what runs."""
+        self.say(self._title)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Print the last row, if it has waited."""
+        if self._waiting:
+            self.say(self._waiting)
+
+    def show(self, row: Row) -> None:
+        """Take the row of one update."""
+        self._pace.note(row)
+        self._waiting = self._line(row)
+        if time.monotonic() - self._printed >= self._every:
+            self._printed = time.monotonic()
+            self.say(self._waiting)
+            self._waiting = ""
+
+    def say(self, message: str) -> None:
+        """Print a line of its own."""
+        print(message, file=self._console.file, flush=True)
+
+    def _line(self, row: Row) -> str:
+        parts = [f"update {_number(row.get(columns.UPDATE))}", f"steps {self._pace.done:,}"]
+        for label, key in (RESULTS | LEARNING).items():
+            if label not in ("cost estimate", "episode length", "imagined cost"):
+                parts += [f"{cell.name} {_text(label, cell)}" for cell in _cells(row, label, key)]
+        return " | ".join([*parts, f"left {_clock(self._pace.left())}"])
+
+
+class LiveDisplay:
+    """A table that is drawn anew with each update, and a bar with the time left."""
+
+    def __init__(self, console: Console, title: str, *, total_steps: int):
+        """A table on `console`."""
+        self._title = title
+        self._pace = _Pace(total_steps)
+        self._row: Row = {}
+        self._past: dict[str, list[float]] = {}
+        self._live = Live(self, console=console, refresh_per_second=2)
+
+    def __enter__(self) -> "LiveDisplay":
+        """Draw the empty table."""
+        self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Leave the last table standing."""
+        self._live.stop()
+
+    def show(self, row: Row) -> None:
+        """Take the row of one update."""
+        self._pace.note(row)
+        for label in ("return", "cost"):
+            for cell in _cells(row, label, RESULTS[label]):
+                if np.isfinite(number := float(cell.value)):
+                    self._past.setdefault(cell.name, []).append(number)
+        self._row = row
+
+    def say(self, message: str) -> None:
+        """Print a line above the table, or below once it is left; never broken, to be copied."""
+        self._live.console.print(message, highlight=False, markup=False, soft_wrap=True)
+
+    def __rich__(self) -> Panel:
+        """The table as it is now."""
+        phases = [
+            (column.rpartition("/")[2].lower(), f"{float(self._row[column]):.2f} s")
+            for column in columns.PHASES
+            if column in self._row
+        ]
+        grid = Table.grid(expand=True, padding=(0, 2))
+        grid.add_row(_pairs(self._lines(RESULTS)), _pairs(self._lines(LEARNING)), _pairs(phases))
+        update = (
+            f"update {_number(self._row[columns.UPDATE])}" if columns.UPDATE in self._row else ""
+        )
+        body: list[Table | Text] = [self._bar()]
+        if self._row:
+            body += [Text(), grid]
+        if self._past:
+            body += [Text(), self._history()]
+        return Panel(
+            Group(*body),
+            title=self._title,
+            subtitle=update,
+            title_align="left",
+            subtitle_align="right",
+            border_style="dim",
+            padding=(0, 1),
+        )
+
+    def _lines(self, quantities: dict[str, str]) -> Iterable[tuple[str, str | Text]]:
+        for label, key in quantities.items():
+            for cell in _cells(self._row, label, key):
+                text = _text(label, cell)
+                if label in AGAINST_LIMIT and np.isfinite(float(cell.value)):
+                    style = "green" if float(cell.value) <= cell.limit else "bold red"
+                    yield cell.name, Text(text, style)
+                else:
+                    yield cell.name, text
+
+    def _bar(self) -> Table:
+        pace = self._pace
+        line = Table.grid(expand=True, padding=(0, 2))
+        line.add_column(ratio=1)
+        for _ in range(3):
+            line.add_column(justify="right", no_wrap=True)
+        line.add_row(
+            ProgressBar(total=pace.total, completed=min(pace.done, pace.total)),
+            f"{min(pace.done / pace.total, 1.0):.0%}",
+            f"{pace.done:,} of {pace.total:,} steps",
+            f"{_clock(pace.elapsed())}, {_clock(pace.left())} left",
+        )
+        return line
+
+    def _history(self) -> Table:
+        table = Table.grid(expand=True, padding=(0, 3))
+        width = max((self._live.console.width - 30) // len(self._past), 8)
+        cells = []
+        for label, values in self._past.items():
+            table.add_column(ratio=1)
+            cells.append(Text(f"{label}  ", "dim").append(_spark(values, width), "cyan"))
+        table.add_row(*cells)
+        return table
+
+
+class _Pace:
+    """How far a run is, and how long the rest will take at the speed of the last updates."""
+
+    def __init__(self, total: int):
+        self.total, self.done = total, 0
+        self._began = time.monotonic()
+        self._recent: deque[tuple[float, int]] = deque(maxlen=20)
+
+    def note(self, row: Row) -> None:
+        self.done = int(row[columns.ENV_STEPS])
+        self._recent.append((time.monotonic(), self.done))
+
+    def elapsed(self) -> float:
+        return time.monotonic() - self._began
+
+    def left(self) -> float | None:
+        """Seconds, or None while nothing is known."""
+        if len(self._recent) < 2:
+            return None
+        (t0, n0), (t1, n1) = self._recent[0], self._recent[-1]
+        if n1 <= n0:
+            return None
+        seconds = (self.total - n1) * (t1 - t0) / (n1 - n0)
+        return max(seconds - (time.monotonic() - t1), 0.0)
+
+
+def _pairs(lines: Iterable[tuple[str, str | Text]]) -> Table:
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(justify="right", no_wrap=True)
+    for label, value in lines:
+        table.add_row(label, value)
+    return table
+
+
+class _Cell(NamedTuple):
+    name: str
+    value: Any
+    limit: float
+
+
+def _cells(row: Row, label: str, key: str) -> Iterator[_Cell]:
+    """What the row holds under `key`; of several costs, each by its name."""
+    for name, value in row.items():
+        if name == key or name.startswith(f"{key}/"):
+            cost = name.removeprefix(key)
+            limit = float(row.get(columns.LIMIT + cost, np.inf))
+            yield _Cell(f"{label} {cost[1:]}".strip(), value, limit)
+
+
+def _text(label: str, cell: _Cell) -> str:
+    if label == "cost":
+        return f"{_number(cell.value)} of {_number(cell.limit)}"
+    return cell.value if isinstance(cell.value, str) else _number(cell.value)
+
+
+def _number(value: object) -> str:
+    if value is None or not np.isfinite(x := float(value)):  # type: ignore[arg-type]
+        return "–"
+    if x == round(x) or abs(x) >= 1000:
+        return f"{x:,.0f}"
+    return f"{x:.1f}" if abs(x) >= 10 else f"{x:.3g}"
+
+
+def _clock(seconds: float | None) -> str:
+    if seconds is None:
+        return "–"
+    minutes, seconds = divmod(round(seconds), 60)
+    return f"{minutes // 60}:{minutes % 60:02d}:{seconds:02d}"
+
+
+def _spark(values: Sequence[float], width: int) -> str:
+    """A line of bars from the first value to the last, each the mean of its share of them."""
+    means = np.array([part.mean() for part in np.array_split(values, min(width, len(values)))])
+    span = np.ptp(means)
+    heights = (means - means.min()) / span if span > 0 else np.zeros(len(means))
+    return "".join(BARS[round(h * (len(BARS) - 1))] for h in heights)

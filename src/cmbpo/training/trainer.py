@@ -1,0 +1,314 @@
+"""Algorithm 1: collect, learn the model, imagine, improve the policy, fit the critics."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from cmbpo import columns
+from cmbpo.algorithms.update import PolicyStep
+from cmbpo.columns import Column
+from cmbpo.model import learned_cost_quality
+from cmbpo.model import state as model
+from cmbpo.model.state import Imagined, Model
+from cmbpo.runs.errors import NonFiniteError
+from cmbpo.runs.run_folder import Run
+from cmbpo.settings.registry import ALGORITHMS
+from cmbpo.settings.schema import TrainSettings
+from cmbpo.tasks.task import Task
+from cmbpo.theory.predicted_vs_real import Prediction, no_prediction
+from cmbpo.training import learner, rows
+from cmbpo.training.real_world import RealWorld
+from cmbpo.training.rows import Row, Update
+from cmbpo.trajectory import Samples, Steps
+
+
+class Trainer:
+    """A run in progress: the real copies of the task, what learns, and the counts so far."""
+
+    def __init__(self, settings: TrainSettings, task: Task):
+        """Nothing is collected or compiled yet."""
+        self.settings, self.static = settings, settings.for_programs()
+        self.task = task
+        self._check()
+        self.real = RealWorld(task, settings)
+        self.learner = learner.start(settings, task)
+        self.update = 0
+        self.seconds = 0.0
+        self.prediction = no_prediction(len(self.real.limits))
+        self.offending: Samples | None = None
+        self.phases: dict[Column, float] = {}
+
+    def _check(self) -> None:
+        settings, task = self.settings, self.task
+        limits = settings.cost_limit or task.cost_limits
+        if len(limits) != len(task.cost_limits):
+            raise ValueError(
+                f"cost_limit has {len(limits)} numbers; {task.name} has"
+                f" {len(task.cost_limits)} costs: {', '.join(task.cost_names)}"
+            )
+        if self._imagines:
+            task.verify()
+        least = settings.real_share.min_real if self._imagines else settings.batch_size
+        if settings.num_envs > least:
+            raise ValueError(
+                f"num_envs is {settings.num_envs}; allowed here: at most {least},"
+                " the real samples of an update"
+            )
+        if self._imagines and settings.real_share.max_real > settings.archive_size:
+            raise ValueError(
+                f"archive_size is {settings.archive_size}; allowed here: at least"
+                f" {settings.real_share.max_real}, the most real samples of an update"
+                " (real_share.max_real)"
+            )
+        if self._warms_up and settings.total_steps <= settings.initial_steps:
+            raise ValueError(
+                f"total_steps is {settings.total_steps}; allowed here: more than the"
+                f" {settings.initial_steps} initial_steps before the first update"
+            )
+
+    @property
+    def _imagines(self) -> bool:
+        return ALGORITHMS[self.settings.algo].data == "real and imagined"
+
+    @property
+    def _finds_units(self) -> bool:
+        """Whether the policy's units come from this run, not from the one it starts from."""
+        return self.settings.policy.normalise and self.settings.init_from is None
+
+    @property
+    def _warms_up(self) -> bool:
+        return self._imagines or self.settings.policy.normalise
+
+    @property
+    def env_steps(self) -> int:
+        """Real steps so far."""
+        return self.real.env_steps
+
+    def state(self) -> dict[str, Any]:
+        """All that the rest of the run depends on."""
+        return {
+            "learner": self.learner,
+            **self.real.state(),
+            "update": np.array(self.update),
+            "seconds": np.array(self.seconds),
+            "prediction": vars(self.prediction),
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from what `state` returned."""
+        self.learner = state["learner"]
+        self.real.restore(state)
+        self.update = int(state["update"])
+        self.seconds = float(state["seconds"])
+        self.prediction = Prediction(**state["prediction"])
+
+    def take_over(self, other: Run) -> None:
+        """Start with the policy, critics and model of another run, but not with its counts."""
+        learned = other.load(self.learner, under="learner")
+        if learned.model is not None:
+            # Their policies are older than the first of this run.
+            epoch = learned.model.archive.epoch
+            older = eqx.tree_at(lambda m: m.archive.epoch, learned.model, epoch - epoch.max() - 1)
+            learned = replace(learned, model=older)
+        fields = ("policy", "critic", "critic_opt", "cost_critic", "cost_critic_opt", "model")
+        self._set(**{name: getattr(learned, name) for name in fields})
+
+    @property
+    def rows(self) -> int:
+        """Steps of each copy that a record of real steps has room for."""
+        settings = self.settings
+        most = settings.real_share.max_real if self._imagines else settings.batch_size
+        return -(-most // settings.num_envs)
+
+    def warm_up(self, *, epochs: int = model.FIRST_EPOCHS) -> None:
+        """Steps of the untrained policy, the first model, and the limits d_m and d_H."""
+        settings, now = self.settings, self.learner
+        if not self._warms_up:
+            return
+        key, key_fit, key_limits = jax.random.split(now.key, 3)
+        self._set(key=key)
+        wanted = self.env_steps + settings.initial_steps
+        seen = []
+        while self.env_steps < wanted:
+            steps = min(self.rows, -(-(wanted - self.env_steps) // settings.num_envs))
+            real = self._collect(steps)
+            seen.append(np.asarray(real.obs[:steps]).reshape(-1, real.obs.shape[-1]))
+            if self.learner.model is not None:
+                self._set(model=model.remember(self.learner.model, real, now.policy, 0))
+        if self._finds_units:
+            policy = learner.first_normaliser(self.learner.policy, np.concatenate(seen))
+            self._set(policy=policy)
+        if self.learner.model is not None:
+            fitted = model.fit_models(self.learner.model, self.static, epochs=epochs, key=key_fit)
+            policy = self.learner.policy
+            self._set(model=model.set_limits(fitted, policy, self.static, self.task, key_limits))
+
+    def doubts(self) -> list[str]:
+        """What the first steps were too few for, where cost and end are learned."""
+        learned = self.learner.model
+        if learned is None or learned.cost_model is None or learned.quality.cost is None:
+            return []
+        return learned_cost_quality.doubts(
+            learned.cost_model, learned.quality.cost, self.task.cost_names, steps=self.env_steps
+        )
+
+    def step(self) -> Row:
+        """One policy update: the phases of the paper, in its order."""
+        began, first_step, now = time.perf_counter(), self.env_steps, self.learner
+        # The third is spare: without it every later number of a seed would be another.
+        key, key_model, _, key_imagine, key_improve, key_critic = jax.random.split(now.key, 6)
+        self._set(key=key)
+
+        with self.phase(columns.COLLECT):
+            samples_wanted = self._real_samples()
+            real = self._collect(-(-samples_wanted // self.settings.num_envs))
+        parts, imagined = [real], None
+        if now.model is not None:
+            with self.phase(columns.MODEL):
+                world = self._learn_model(now.model, real, key_model)
+            with self.phase(columns.IMAGINE):
+                imagined = self._imagine(world, samples_wanted, key_imagine)
+                parts.append(imagined.steps)
+        with self.phase(columns.ADVANTAGES):
+            samples, values = learner.gather(now.critic, now.cost_critic, parts, self.static)
+            cost = self._measure_cost(real, imagined)
+            jax.block_until_ready(samples)
+        with self.phase(columns.POLICY):
+            step, std = self._improve(samples, cost, key_improve)
+            if self._finds_units and self.settings.policy.adapt_units:
+                # After the step: its surrogate compares policies that see the same units.
+                before = jnp.array(float(first_step))
+                policy = learner.update_normaliser(self.learner.policy, real, before)
+                self._set(policy=policy)
+        with self.phase(columns.CRITIC):
+            fitted, critics = learner.fit_critics(self.learner, samples, key_critic, self.static)
+            self._set(**jax.block_until_ready(fitted))
+
+        self.update += 1
+        self._guard(samples)
+        seconds = time.perf_counter() - began
+        self.seconds += seconds
+        alpha = samples_wanted / self.settings.batch_size
+        update = Update(alpha, imagined, values, cost, step, std, critics)
+        return self._row(update, self.env_steps - first_step, seconds)
+
+    @contextmanager
+    def phase(self, column: Column) -> Iterator[None]:
+        """Count the seconds inside to a phase of this update."""
+        began = time.perf_counter()
+        yield
+        self.phases[column] = time.perf_counter() - began
+
+    def _set(self, **fields: Any) -> None:
+        self.learner = replace(self.learner, **fields)
+
+    def _real_samples(self) -> int:
+        """α(π) of the batch, or all of it where nothing is imagined."""
+        if self.learner.model is None:
+            return self.settings.batch_size
+        return model.next_real_samples(self.learner.model, self.settings, first=self.update == 0)
+
+    def _collect(self, steps: int) -> Steps:
+        key, key_collect = jax.random.split(self.learner.key)
+        self._set(key=key)
+        return self.real.collect(self.learner.policy, steps=steps, rows=self.rows, key=key_collect)
+
+    def _learn_model(self, world: Model, real: Steps, key: PRNGKeyArray) -> Model:
+        s = self.settings.ensemble
+        world = model.remember(world, real, self.learner.policy, self.update + 1)
+        if int(world.fresh) >= s.fit_every:
+            world = model.fit_models(world, self.static, epochs=s.epochs, key=key)
+        self._set(model=jax.block_until_ready(world))
+        return world
+
+    def _imagine(self, world: Model, real_samples: int, key: PRNGKeyArray) -> Imagined:
+        imagined = model.imagine_batch(
+            world,
+            self.learner.policy,
+            jnp.array(self.settings.batch_size - real_samples),
+            jnp.array(self.update),
+            self.static,
+            self.task,
+            key,
+        )
+        # D̄ of this policy decides how many real samples the next update gets.
+        self._set(model=eqx.tree_at(lambda m: m.disagreement, world, imagined.disagreement))
+        return jax.block_until_ready(imagined)
+
+    def _measure_cost(self, real: Steps, imagined: Imagined | None) -> learner.CostMeasure:
+        rate = None if imagined is None else imagined.batch.cost_rate
+        seen, cost = learner.measure_cost(
+            self.learner.real_cost, real, rate, self.static, self.task.horizon
+        )
+        self._set(real_cost=seen)
+        return cost
+
+    def _improve(
+        self, samples: Samples, cost: learner.CostMeasure, key: PRNGKeyArray
+    ) -> tuple[PolicyStep, Float[Array, ""]]:
+        share = self.settings.cost_estimate.target
+        target = jnp.asarray(share * self.real.limits, jnp.float32)
+        self.real.lengthen(np.asarray(cost.used), np.asarray(target))
+        policy, improvement, step, std = learner.improve(
+            self.learner.policy,
+            self.learner.improvement,
+            samples,
+            cost.used,
+            target,
+            key,
+            settings=self.static,
+            horizon=self.task.horizon,
+        )
+        self._set(policy=policy, improvement=improvement)
+        return jax.block_until_ready((step, std))
+
+    def _guard(self, samples: Samples) -> None:
+        """Stop where a number is no longer one, with the batch at hand."""
+        whole = jax.device_get(learner.finite(self.learner, samples))
+        for name, finite in zip(learner.MADE, whole, strict=True):
+            if not finite:
+                self.offending = samples
+                raise NonFiniteError(f"not finite in update {self.update}: {name}")
+
+    def _row(self, update: Update, steps: int, seconds: float) -> Row:
+        """What this update adds to progress.csv; times last."""
+        real = np.asarray(update.cost.real, float)
+        discount = self.settings.advantage.cost_discount
+        values = {
+            columns.ENV_STEPS: self.env_steps,
+            columns.UPDATE: self.update,
+            **self.real.account(real, steps=steps),
+            **rows.of_update(update, self.learner.model, horizon=self.task.horizon),
+            **rows.of_bound(self.prediction.against(real, discount=discount)),
+            columns.FPS: steps / seconds,
+            columns.UPDATE_SECONDS: seconds,
+            columns.TOTAL_SECONDS: self.seconds,
+            **self.phases,
+        }
+        # The bound counts nats of the whole prediction, D̄ is their mean over its dimensions.
+        width = len(self.task.obs_names) + 1
+        disagreement = 0.0 if update.imagined is None else float(update.imagined.disagreement)
+        self.prediction = Prediction(
+            cost=real,
+            change=np.asarray(update.step.cost_change, float),
+            kl=np.asarray(update.step.kl, float),
+            disagreement=np.array(width * disagreement),
+        )
+        return rows.flat(values, self.task.cost_names)
+
+    def take_episodes(self) -> list[Row]:
+        """The episodes that ended since the last call, as rows of episodes.csv."""
+        names = self.task.cost_names
+        return [rows.of_episode(episode, names) for episode in self.real.take_episodes()]
+
+    def close(self) -> None:
+        """Let go of the copies."""
+        self.real.close()

@@ -1,0 +1,106 @@
+"""CMBPO as a whole, model, imagination and constrained step, on a problem solved on paper.
+
+A runner pushes with a ∈ [−1, 1]: v' = 0.9·v + 0.2·a, so at most v = 2. Reward v', cost 1 where
+v' > 1. The best policy that never costs pushes fully until v = 1 and holds that:
+v' = min(0.9·v + 0.2, 1). To stay at v = 2 would earn nearly twice as much.
+"""
+
+from dataclasses import replace
+
+import gymnasium
+import jax
+import numpy as np
+import pytest
+from gymnasium.spaces import Box
+
+import cmbpo
+from cmbpo.settings.presets import preset
+
+HORIZON, LIMIT = 50, 5.0
+REAL, UPDATES = 200, 60
+
+
+class Runner(gymnasium.Env):
+    """Observes its speed, and knows what costs and what ends."""
+
+    observation_space = Box(-np.inf, np.inf, (1,), np.float32)
+    action_space = Box(-1.0, 1.0, (1,), np.float32)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.speed = self.np_random.uniform(-0.2, 0.2)
+        return np.array([self.speed], np.float32), {}
+
+    def step(self, action):
+        self.speed = 0.9 * self.speed + 0.2 * float(action[0])
+        obs = np.array([self.speed], np.float32)
+        return obs, self.speed, False, False, {"cost": float(self.cost(None, action, obs))}
+
+    def cost(self, obs, act, next_obs):
+        return next_obs[..., 0] > 1.0
+
+    def terminated(self, obs, act, next_obs):
+        return next_obs[..., 0] > np.inf
+
+
+def best_return(start: float = 0.0) -> float:
+    speeds = [start]
+    for _ in range(HORIZON):
+        speeds.append(min(0.9 * speeds[-1] + 0.2, 1.0))
+    return sum(speeds[1:])
+
+
+@pytest.fixture
+def compiled_fast():
+    """Programs that are soon compiled, not fast ones: they are tiny and run only for seconds."""
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", False)
+
+
+@pytest.mark.usefixtures("compiled_fast")
+def test_cmbpo_finds_the_best_safe_policy_of_a_problem_of_many_steps(tmp_path):
+    s = preset("cmbpo", "python:Runner")
+    settings = replace(
+        s,
+        num_envs=10,
+        batch_size=2000,
+        initial_steps=500,
+        archive_size=20_000,
+        total_steps=500 + REAL * UPDATES,
+        checkpoint_every=UPDATES,
+        log_dir=str(tmp_path),
+        device="cpu",
+        cost_limit=(LIMIT,),
+        policy=replace(s.policy, hidden=(16,), log_std=-1.0),
+        critic=replace(
+            s.critic,
+            hidden=(16,),
+            members=1,
+            learning_rate=3e-3,
+            batch_size=500,
+            bound_cost=True,
+        ),
+        dynamics=replace(
+            s.dynamics,
+            hidden=(32,),
+            members=3,
+            elites=2,
+            batch_size=256,
+            first_epochs=40,
+            epochs=3,
+            fit_every=REAL,
+        ),
+        rollout=replace(s.rollout, lanes=60, probe=50),
+        mixing=replace(s.mixing, min_real=REAL, max_real=REAL),
+        trust_region=replace(s.trust_region, max_kl=0.02),
+    )
+    rows = []
+    agent = cmbpo.Agent(
+        env=lambda: gymnasium.wrappers.TimeLimit(Runner(), HORIZON), settings=settings
+    )
+    found = agent.learn(callbacks=[rows.append]).evaluate(episodes=20).deterministic
+    assert found.mean_cost().mean <= LIMIT
+    assert found.mean_return().mean == pytest.approx(best_return(), rel=0.05)
+    assert np.mean([row["Constraint/Real"] for row in rows[UPDATES // 2 :]]) <= LIMIT
+    assert rows[-1]["Metrics/EpRet"] == pytest.approx(best_return(), rel=0.05)

@@ -1,0 +1,82 @@
+"""The benchmark of the model-free algorithms, small."""
+
+import json
+import subprocess
+import sys
+import time
+from dataclasses import replace
+
+import pytest
+
+from cmbpo import cli
+from cmbpo.bench import algorithms
+from cmbpo.bench.clock import Clock
+from cmbpo.settings.presets import preset
+from cmbpo.settings.schema import TrainSettings
+
+
+def tiny(algo: str) -> TrainSettings:
+    s = preset(algo, "PointCircle-v0")
+    return replace(
+        s,
+        num_envs=5,
+        batch_size=200,
+        initial_steps=100,
+        policy=replace(s.policy, hidden=(8,)),
+        critic=replace(s.critic, hidden=(8,), batch_size=100, epochs=1),
+    )
+
+
+def test_the_parts_add_up_to_the_update():
+    (row,) = algorithms.measure([tiny("trpo")], updates=2)
+    assert row["algorithm"] == "trpo"
+    numbers = {name: value for name, value in row.items() if isinstance(value, float)}
+    assert min(numbers.values()) > 0.0
+    parts = sum(numbers[name] for name in ("simulate", "act", "learn"))
+    assert parts == pytest.approx(1e4 / numbers["steps /CPU-s"])
+
+
+def test_a_clock_tells_work_from_waiting():
+    clock = Clock()
+    with clock.measure("waiting"):
+        time.sleep(0.05)
+    with clock.measure("working"):
+        began = time.process_time()
+        while time.process_time() - began < 0.05:
+            pass
+    assert clock.wall["waiting"] >= 0.05
+    assert clock.cpu["waiting"] < 0.02
+    assert clock.cpu["working"] >= 0.05
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["--updates", "0"], "updates is 0; allowed: at least 1"),
+        (["--cores", "0"], "cores is 0; allowed: at least 1"),
+        (["--envs", "Moon"], "unknown task 'Moon'"),
+        (["--algos", "sac"], "unknown algorithm 'sac'"),
+    ],
+)
+def test_mistakes_are_one_sentence(flags: list[str], said: str, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["cmbpo", "bench", "algorithms", *flags])
+    with pytest.raises(SystemExit) as stopped:
+        cli.main()
+    assert said in str(stopped.value)
+
+
+@pytest.mark.slow
+def test_throughput_with_the_default_presets(tmp_path):
+    """CPO makes 3,000 steps per CPU-second; no task takes longer to learn from than to simulate.
+
+    In a process of its own, where no types are checked at every call.
+    """
+    file = tmp_path / "algorithms.json"
+    command = [sys.executable, "-m", "cmbpo.cli", "bench", "algorithms", "--json", str(file)]
+    subprocess.run(command, check=True)
+    rows = json.loads(file.read_text())["rows"]
+    assert len(rows) == 16
+    for row in rows:
+        assert row["ratio CPU"] <= 1.0
+        if (row["task"], row["algorithm"]) == ("HalfCheetahSafe", "cpo"):
+            assert row["steps /CPU-s"] >= 3000.0

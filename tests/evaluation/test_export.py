@@ -1,0 +1,102 @@
+"""An exported policy does on NumPy alone what the trained one does."""
+
+import subprocess
+import sys
+
+import equinox as eqx
+import gymnasium
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import cmbpo
+from cmbpo import cli
+from cmbpo.evaluation import numpy_policy
+from cmbpo.networks import Normaliser, Policy
+from cmbpo.runs.run_folder import Run
+from cmbpo.settings.schema import EnvSettings, PolicySettings, TrainSettings
+
+
+class Kettle(gymnasium.Env):
+    """Something whose action runs from 10 to 20 and from −1 to 0."""
+
+    observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (4,), np.float32)
+    action_space = gymnasium.spaces.Box(
+        np.array([10.0, -1.0]), np.array([20.0, 0.0]), dtype=np.float64
+    )
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return np.zeros(4, np.float32), {}
+
+    def step(self, action):
+        return np.zeros(4, np.float32), 0.0, False, False, {"cost": 0.0}
+
+
+gymnasium.register("Kettle-v0", entry_point=lambda **options: Kettle(**options))
+
+
+def trained(folder, env_id):
+    """A run whose policy was not trained but is none of the untrained ones either."""
+    settings = TrainSettings(
+        algo="cpo",
+        env_id=env_id,
+        log_dir=str(folder),
+        cost_limit=(5.0,),
+        env=EnvSettings(horizon=9) if env_id == "Kettle-v0" else EnvSettings(),
+        policy=PolicySettings(hidden=(16, 8), last_layer_scale=3.0),
+    )
+    p = settings.policy
+    key = jax.random.key(3)
+    policy = Policy(4, 2, hidden=p.hidden, log_std=-1.0, last_layer_scale=3.0, key=key)
+    moved = Normaliser(jnp.array([1.0, -2.0, 0.5, 0.0]), jnp.array([0.5, 3.0, 1.0, 10.0]))
+    policy = eqx.tree_at(lambda q: q.normaliser, policy, moved)
+    with Run.create(settings) as run:
+        run.save({"learner": {"policy": policy}}, 1)
+    return run.folder
+
+
+@pytest.fixture(params=["PointCircle-v0", "Kettle-v0"])
+def run(request, tmp_path):
+    return trained(tmp_path / "runs", request.param)
+
+
+def exported(run, path, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["cmbpo", "export", str(run), str(path)])
+    cli.main()
+
+
+def test_it_acts_as_the_agent_does_where_jax_cannot_be_imported(run, tmp_path, monkeypatch):
+    robot = tmp_path / "robot"
+    exported(run, robot / "policy.npz", monkeypatch)
+    obs = np.random.default_rng(0).normal(0.0, 5.0, (200, 4))
+    np.save(robot / "obs.npy", obs)
+    code = (
+        "import sys\n"
+        "for name in ('jax', 'equinox', 'cmbpo', 'gymnasium', 'scipy'): sys.modules[name] = None\n"
+        "import numpy as np\n"
+        "from deployed import load\n"
+        "policy, obs = load('policy.npz'), np.load('obs.npy')\n"
+        "np.save('act.npy', policy(obs)); np.save('one.npy', policy(obs[0]))\n"
+    )
+    subprocess.run([sys.executable, "-c", code], cwd=robot, check=True)
+    act, expected = np.load(robot / "act.npy"), cmbpo.load(run).predict(obs)
+    np.testing.assert_allclose(act, expected, atol=1e-5, rtol=0)
+    np.testing.assert_allclose(np.load(robot / "one.npy"), expected[0], atol=1e-5, rtol=0)
+    assert np.std(act, axis=0).min() > 0.1, "the actions are no constants"
+
+
+def test_an_observation_of_the_wrong_size_or_not_finite_is_refused(run, tmp_path, monkeypatch):
+    exported(run, tmp_path / "policy.npz", monkeypatch)
+    policy = numpy_policy.load(tmp_path / "policy.npz")
+    for wrong in (np.zeros(5), np.array([0.0, np.nan, 0.0, 0.0])):
+        with pytest.raises(ValueError, match="allowed: 4 finite numbers"):
+            policy(wrong)
+
+
+def test_a_mistake_is_one_sentence(run, tmp_path, monkeypatch):
+    with pytest.raises(SystemExit, match=r"allowed: a name that ends in .npz"):
+        exported(run, tmp_path / "policy.onnx", monkeypatch)
+    with pytest.raises(SystemExit, match="/nowhere is no run folder"):
+        exported("/nowhere", tmp_path / "policy.npz", monkeypatch)

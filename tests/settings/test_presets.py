@@ -1,0 +1,59 @@
+"""Presets are what their names say: the numbers of appendix B, task by task."""
+
+import pytest
+
+from cmbpo.settings.presets import ALGORITHMS, PRESETS, TASKS, algorithm_name, preset, task_name
+
+PAPER = {"AntSafe": (0.4, 5), "HalfCheetahSafe": (0.3, 5), "AntCircle": (0.2, 7)}
+
+
+@pytest.mark.parametrize("task", PAPER)
+def test_the_paper_preset_is_the_table_of_appendix_b(task: str):
+    s = preset("cmbpo", f"{task}-v0", "paper")
+    assert (s.mixing.first_alpha, s.rollout.first_horizon) == PAPER[task]
+    assert (s.policy.hidden, s.critic.hidden) == ((256, 256), (128, 128))
+    assert (s.advantage.discount, s.advantage.cost_discount) == (0.99, 0.97)
+    assert (s.advantage.lam, s.advantage.cost_lam) == (0.95, 0.5)
+    region = s.trust_region
+    assert (region.max_kl, region.cg_iterations, region.cg_damping) == (0.01, 10, 0.1)
+    assert (region.backtracks, region.step) == (10, "cpo")
+    assert s.batch_size == 50_000
+    assert (s.critic.learning_rate, s.critic.batch_size, s.critic.epochs) == (3e-4, 2048, 8)
+    model = s.dynamics
+    assert (model.hidden, model.members, model.elites) == ((512, 512), 7, 5)
+    assert (model.learning_rate, model.batch_size) == (1e-3, 2048)
+    assert s.rollout.temperature == 2.0
+    assert (s.rollout.cut, s.mixing.rule) == ("trajectory", "paper")
+    assert s.cost_limit is None, "the task's own limit, which is 10"
+
+
+@pytest.mark.parametrize("algo", ALGORITHMS)
+@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("name", PRESETS)
+def test_every_algorithm_has_every_preset_on_every_task(algo: str, task: str, name: str):
+    settings = preset(algo, task, name)
+    assert (settings.algo, settings.env_id, settings.preset) == (algo, f"{task}-v0", name)
+
+
+@pytest.mark.parametrize("spelling", ["TRPOLag", "trpo_lag", "trpo-lag", "TRPO-Lag"])
+def test_spellings_of_other_libraries_are_understood(spelling: str):
+    assert algorithm_name(spelling) == "trpo-lag"
+
+
+def test_unknown_names_are_named():
+    with pytest.raises(ValueError, match=r"'sac'; there are cmbpo, cpo, trpo-lag, ppo-lag, trpo"):
+        algorithm_name("sac")
+    with pytest.raises(ValueError, match=r"'Humanoid-v5'; there are AntSafe"):
+        task_name("Humanoid-v5")
+    with pytest.raises(ValueError, match=r"'fast'; there are default, paper"):
+        preset("cpo", "AntSafe", "fast")
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_an_algorithm_that_heeds_no_cost_has_whole_episodes(task: str):
+    assert preset("trpo", task).first_episode is None
+
+
+def test_baselines_begin_with_short_episodes_where_cmbpo_does_on_the_circle():
+    firsts = {preset(algo, "AntCircle").first_episode for algo in ("cmbpo", "cpo", "trpo-lag")}
+    assert firsts == {100}

@@ -1,0 +1,322 @@
+"""What holds for every task: names, known functions, the Gymnasium interface, pictures."""
+
+import subprocess
+import sys
+import warnings
+
+import gymnasium
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from gymnasium.utils.env_checker import check_env
+
+import cmbpo.tasks
+from cmbpo.envs.simulator import Simulator
+from cmbpo.tasks import listing
+from cmbpo.tasks.drawing import painter
+from cmbpo.tasks.environment import FromSafetyGymnasium, TaskEnv, ToSafetyGymnasium
+
+NAMES = cmbpo.tasks.names()
+SIZES = {
+    "AntSafe-v0": (29, 8),
+    "HalfCheetahSafe-v0": (20, 6),
+    "AntCircle-v0": (32, 8),
+    "PointCircle-v0": (4, 2),
+}
+
+
+def test_the_four_tasks():
+    assert NAMES == tuple(SIZES)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_task_has_its_spaces_names_and_limits(name):
+    task = cmbpo.tasks.get(name)
+    n_obs, n_act = SIZES[name]
+    assert (task.name, task.env_id) == (name, f"cmbpo/{name}")
+    assert task.observation_space.shape == (n_obs,)
+    assert task.action_space.shape == (n_act,)
+    assert (task.action_space.low == -1.0).all()
+    assert (task.action_space.high == 1.0).all()
+    assert len(set(task.obs_names)) == n_obs
+    assert len(set(task.act_names)) == n_act
+    assert (task.horizon, task.cost_limit, task.cost_limits) == (1000, 10.0, (10.0,))
+    assert len(task.cost_names) == len(task.cost_limits)
+    assert task.act_names == tuple(
+        task.model.joint(joint).name.replace("x", "force_x").replace("y", "force_y")
+        if name == "PointCircle-v0"
+        else task.model.joint(joint).name
+        for joint in task.model.actuator_trnid[:n_act, 0]
+    )
+
+
+@pytest.mark.parametrize("alias", ["AntSafe", "AntSafe-v0", "cmbpo/AntSafe-v0", "cmbpo/AntSafe"])
+def test_a_task_is_found_under_its_names(alias):
+    assert cmbpo.tasks.get(alias) == cmbpo.tasks.get("AntSafe")
+
+
+def test_an_unknown_task_is_refused_with_the_names_of_all():
+    with pytest.raises(ValueError, match="no task 'AntUnsafe'; allowed: AntSafe-v0, HalfCheetahSa"):
+        cmbpo.tasks.get("AntUnsafe")
+
+
+def test_wrong_options_are_refused():
+    with pytest.raises(ValueError, match="no option 'speed'; allowed: cost_band"):
+        cmbpo.tasks.get("AntSafe", speed=3)
+    with pytest.raises(ValueError, match="no option 'speed'; allowed: none"):
+        cmbpo.tasks.get("AntCircle", speed=3)
+    with pytest.raises(ValueError, match="control_cost is 'much'; allowed: a number"):
+        cmbpo.tasks.get("HalfCheetahSafe", control_cost="much")
+    with pytest.raises(
+        ValueError, match=r"control_cost is -1\.0; allowed: a finite number, 0 or more"
+    ):
+        gymnasium.make("cmbpo/HalfCheetahSafe-v0", control_cost=-1.0)
+
+
+def test_registering_imports_neither_mujoco_nor_jax():
+    code = (
+        "import sys, gymnasium, cmbpo.tasks\n"
+        "assert 'cmbpo/AntSafe-v0' in gymnasium.registry\n"
+        "assert not {'mujoco', 'jax'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-W", "error", "-c", code], check=True)
+
+
+def random_obs(name: str, n: int) -> np.ndarray:
+    """Observations of which a good part is near some edge, and some are not finite."""
+    random = np.random.default_rng(0)
+    obs = random.normal(size=(n, SIZES[name][0]))
+    edges = {
+        "AntSafe-v0": {0: (0.0, 1.2), 2: (-1.0, 1.0), 3: (-1.0, 1.0), 28: (-8.0, 8.0)},
+        "HalfCheetahSafe-v0": {19: (-0.5, 0.5)},
+        "AntCircle-v0": {2: (0.0, 1.2), 29: (-5.0, 5.0)},
+        "PointCircle-v0": {0: (-2.0, 2.0)},
+    }
+    for index, (low, high) in edges[name].items():
+        obs[:, index] = random.uniform(low, high, n)
+    rows = random.integers(0, n, n // 100)
+    odd = random.choice([np.nan, np.inf, -np.inf], n // 100)
+    obs[rows, random.integers(0, obs.shape[1], n // 100)] = odd
+    return obs
+
+
+@pytest.mark.parametrize("precision", [np.float32, np.float64])
+@pytest.mark.parametrize("name", NAMES)
+def test_numpy_and_jax_agree_on_cost_and_end(name, precision):
+    task = cmbpo.tasks.get(name)
+    next_obs = random_obs(name, 100_000).astype(precision)
+    obs, act = next_obs[::-1].copy(), np.zeros((len(next_obs), SIZES[name][1]), precision)
+    cost, ended = task.cost(obs, act, next_obs), task.terminated(obs, act, next_obs)
+    with jax.enable_x64(precision == np.float64):
+        args = [jnp.asarray(x) for x in (obs, act, next_obs)]
+        np.testing.assert_array_equal(jax.jit(task.cost)(*args), cost)
+        np.testing.assert_array_equal(jax.jit(jax.vmap(task.cost))(*args), cost)
+        np.testing.assert_array_equal(jax.jit(task.costs)(*args), cost[:, None])
+        np.testing.assert_array_equal(jax.jit(task.terminated)(*args), ended)
+        np.testing.assert_array_equal(jax.jit(jax.vmap(task.terminated))(*args), ended)
+    broken = ~np.isfinite(next_obs).all(axis=1)
+    assert broken.any()
+    assert cost[broken].all()
+    assert ended[broken].all()
+    assert 0.0 < cost[~broken].mean() < 1.0
+    assert ended[~broken].any() == name.startswith("Ant")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_leading_axes_are_free(name):
+    task = cmbpo.tasks.get(name)
+    next_obs = random_obs(name, 60)
+    act = np.zeros((60, SIZES[name][1]))
+    cost, ended = task.cost(next_obs, act, next_obs), task.terminated(next_obs, act, next_obs)
+    grid, grid_act = next_obs.reshape(3, 4, 5, -1), act.reshape(3, 4, 5, -1)
+    np.testing.assert_array_equal(task.cost(grid, grid_act, grid).ravel(), cost)
+    np.testing.assert_array_equal(task.terminated(grid, grid_act, grid).ravel(), ended)
+    assert task.costs(grid, grid_act, grid).shape == (3, 4, 5, 1)
+    for row, a, c, t in zip(next_obs, act, cost, ended, strict=True):
+        assert task.cost(row, a, row) == c
+        assert task.terminated(row, a, row) == t
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("name", NAMES)
+def test_a_state_that_is_not_finite_is_terminal_and_costs_one(name, value):
+    task = cmbpo.tasks.get(name)
+    obs, act = Simulator(task, 1, seed=0).obs[0], np.zeros(SIZES[name][1])
+    assert task.cost(obs, act, obs) == 0.0
+    assert not task.terminated(obs, act, obs)
+    for index in range(len(obs)):
+        broken = obs.copy()
+        broken[index] = value
+        assert task.cost(obs, act, broken) == 1.0
+        assert task.terminated(obs, act, broken)
+
+
+def agree_on_transitions(name: str, copies: int, steps: int, *, far: float) -> None:
+    """The simulator's cost and end against the task's functions, some starts thrown far away."""
+    task = cmbpo.tasks.get(name)
+    simulator = Simulator(task, copies, seed=0, stagger=True)
+    random = np.random.default_rng(0)
+    cost_of, end_of = jax.jit(task.cost), jax.jit(task.terminated)
+    costs = 0
+    for k in range(steps):
+        if k % 20 == 0:
+            simulator._state[:, 1:3] += far * random.uniform(-1, 1, (copies, 2))
+        obs, act = simulator.obs, random.uniform(-1.5, 1.5, (copies, len(task.act_names)))
+        step = simulator.step(act)
+        transition = (obs, act, step.next_obs)
+        np.testing.assert_array_equal(step.cost[:, 0], task.cost(*transition))
+        np.testing.assert_array_equal(step.terminated, task.terminated(*transition))
+        np.testing.assert_array_equal(step.cost[:, 0], cost_of(*transition))
+        np.testing.assert_array_equal(step.terminated, end_of(*transition))
+        costs += step.cost.sum()
+    assert costs > 0
+
+
+@pytest.mark.usefixtures("x64")
+@pytest.mark.parametrize("name", NAMES)
+def test_the_simulator_uses_the_functions_of_the_task(name):
+    agree_on_transitions(name, 20, 60, far=3.0)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("x64")
+@pytest.mark.parametrize("name", NAMES)
+def test_the_simulator_uses_them_on_100_000_transitions(name):
+    agree_on_transitions(name, 100, 1000, far=3.0)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_passes_gymnasiums_checker(name):
+    env = gymnasium.make(f"cmbpo/{name}")
+    with warnings.catch_warnings():
+        # observations are unbounded, which the checker finds worth a warning
+        warnings.filterwarnings("ignore", message=".*A Box observation space m.*infinity")
+        check_env(env.unwrapped, skip_render_check=True)
+
+
+def test_ends_after_1000_steps_and_says_so():
+    env = gymnasium.make("cmbpo/PointCircle-v0")
+    env.reset(seed=0)
+    for _ in range(999):
+        *_, terminated, truncated, _ = env.step(np.zeros(2))
+        assert not terminated
+        assert not truncated
+    *_, terminated, truncated, _ = env.step(np.zeros(2))
+    assert (terminated, truncated) == (False, True)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_terms_add_up(name):
+    env = gymnasium.make(f"cmbpo/{name}")
+    env.action_space.seed(0)
+    env.reset(seed=1)
+    for _ in range(10):
+        _, reward, _, _, info = env.step(env.action_space.sample())
+        terms = [value for term, value in info.items() if term.startswith("reward_")]
+        assert reward == pytest.approx(sum(terms))
+        costs = [value for term, value in info.items() if term.startswith("cost_")]
+        assert costs
+        assert info["cost"] == max(costs)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_seeds_reproduce_to_the_bit(name):
+    env = gymnasium.make(f"cmbpo/{name}")
+    runs = []
+    for _ in range(2):
+        obs = [env.reset(seed=5)[0]]
+        obs += [env.step(np.full(SIZES[name][1], 0.5))[0] for _ in range(5)]
+        obs += [env.reset()[0]]
+        runs.append(np.stack(obs))
+    np.testing.assert_array_equal(runs[0], runs[1])
+    assert (env.reset(seed=6)[0] != runs[0][0]).any()
+
+
+def test_wrong_actions_are_refused():
+    env = TaskEnv("PointCircle")
+    env.reset(seed=0)
+    with pytest.raises(ValueError, match=r"shape \(3,\); allowed: \(2,\)"):
+        env.step(np.zeros(3))
+    with pytest.raises(ValueError, match=r"the action is \[nan  0.\]; allowed: finite numbers"):
+        env.step(np.array([np.nan, 0.0]))
+
+
+def test_wrong_ways_to_render_are_refused():
+    with pytest.raises(ValueError, match="render_mode is 'ascii'; allowed: 'human', 'rgb_array'"):
+        TaskEnv("PointCircle", render_mode="ascii")
+    with pytest.raises(ValueError, match="the picture is 0 × 480; allowed: at least 1 × 1"):
+        TaskEnv("PointCircle", width=0)
+    assert TaskEnv("PointCircle").render() is None
+
+
+def test_six_tuples_and_back():
+    plain = gymnasium.make("cmbpo/PointCircle-v0")
+    six = ToSafetyGymnasium(gymnasium.make("cmbpo/PointCircle-v0"))
+    back = FromSafetyGymnasium(ToSafetyGymnasium(gymnasium.make("cmbpo/PointCircle-v0")))
+    for env in (plain, six, back):
+        env.reset(seed=0)
+    cost = 0.0
+    for _ in range(40):
+        act = np.array([1.0, 0.2])
+        expected, returned, translated = plain.step(act), six.step(act), back.step(act)
+        obs, reward, cost, terminated, truncated, info = returned
+        np.testing.assert_array_equal(obs, expected[0])
+        np.testing.assert_array_equal(translated[0], expected[0])
+        assert (reward, terminated, truncated, info) == expected[1:]
+        assert translated[1:] == expected[1:]
+        assert cost == expected[4]["cost"]
+    assert cost == 1.0
+
+
+def test_building_a_scene_prints_and_warns_nothing(tmp_path):
+    code = "import cmbpo.tasks as t\nfor n in t.names(): t.get(n).model, t.get(n).drawing"
+    done = subprocess.run(
+        [sys.executable, "-W", "always", "-c", code], check=True, capture_output=True, cwd=tmp_path
+    )
+    assert (done.stdout, done.stderr) == (b"", b"")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_list_names_all_tasks_with_their_sizes(capsys):
+    listing.show()
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()]
+    for name, (n_obs, n_act) in SIZES.items():
+        dt = cmbpo.tasks.get(name).dt
+        assert [name, str(n_obs), str(n_act), "1000", f"{dt:g}", "10"] in rows
+
+
+def software_rendering() -> bool:
+    try:
+        painter.backend()
+    except RuntimeError:
+        return False
+    return True
+
+
+@pytest.mark.skipif(not software_rendering(), reason="neither EGL nor OSMesa is installed")
+@pytest.mark.parametrize("name", NAMES)
+def test_pictures_follow_the_robot(name, tmp_path):
+    """In a process of its own: OpenGL's libraries warn, and keep state."""
+    code = (
+        "import numpy as np, pathlib\n"
+        "from cmbpo.tasks.environment import TaskEnv\n"
+        "from cmbpo.tasks.listing import draw\n"
+        f"draw({name!r}, pathlib.Path('out.png'), width=200, height=100, steps=1)\n"
+        f"env = TaskEnv({name!r}, render_mode='rgb_array', width=200, height=100)\n"
+        "env.reset(seed=0)\n"
+        "frame = env.render()\n"
+        "assert frame.shape == (100, 200, 3) and frame.dtype == np.uint8 and frame.std() > 5\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=tmp_path)
+    assert (tmp_path / "out.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_missing_system_package_is_named(monkeypatch):
+    monkeypatch.delenv("DISPLAY", raising=False)
+    monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
+    monkeypatch.delenv("MUJOCO_GL", raising=False)
+    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.setattr("ctypes.util.find_library", lambda name: None)
+    with pytest.raises(RuntimeError, match=r"install the system package libegl1 .* or libosmesa6"):
+        painter.backend()

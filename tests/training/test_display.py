@@ -1,0 +1,150 @@
+"""The views show what is in the row, nothing that is not, and fit the terminal."""
+
+import io
+
+import pytest
+from rich.console import Console
+
+from cmbpo.training import display
+from cmbpo.training.display import LiveDisplay, PlainDisplay
+
+MODEL_FREE = {
+    "TotalEnvSteps": 50_000,
+    "Train/Epoch": 5,
+    "Metrics/EpRet": 1234.5,
+    "Metrics/EpCost": 12.3,
+    "Constraint/Limit": 10.0,
+    "Cost/Cumulative": 987,
+    "Misc/Case": "recovery",
+    "Time/Total": 12.0,
+    "Time/Collect": 0.5,
+}
+MODEL_BASED = MODEL_FREE | {
+    "Mixing/Alpha": 0.05,
+    "Rollout/Length": 12.4,
+    "Model/HoldoutMSE": 0.0314,
+    "Metrics/EpCost": 8.2,
+}
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """Seconds that pass when the test says so."""
+    now = [0.0]
+    monkeypatch.setattr(display.time, "monotonic", lambda: now[0])
+    return now
+
+
+def terminal(width, **more):
+    return Console(file=io.StringIO(), force_terminal=True, width=width, **more)
+
+
+def drawn(row, *, width, colours=False):
+    screen = terminal(width, color_system="standard" if colours else None)
+    live = LiveDisplay(screen, "cmbpo · AntSafe", total_steps=100_000)
+    for _ in range(3):
+        live.show(row)
+    with screen.capture() as capture:
+        screen.print(live)
+    return capture.get()
+
+
+def plain(every=2.0):
+    out = io.StringIO()
+    view = PlainDisplay(Console(file=out), "cpo", total_steps=100_000, every=every)
+    return view, out
+
+
+@pytest.mark.parametrize("width", [60, 80, 140])
+def test_the_table_fits_its_terminal(width):
+    assert all(len(line) == width for line in drawn(MODEL_BASED, width=width).splitlines())
+
+
+@pytest.mark.parametrize("width", [80, 140])
+def test_the_table_shows_every_quantity_of_the_row(width):
+    text = drawn(MODEL_BASED, width=width)
+    for shown in ("1,234", "8.2 of 10", "987", "0.05", "12.4", "0.0314", "recovery", "0.50 s"):
+        assert shown in text
+    assert "50,000 of 100,000 steps" in text
+
+
+def test_a_last_batch_that_goes_beyond_the_steps_asked_for_ends_at_100_percent():
+    text = drawn(MODEL_FREE | {"TotalEnvSteps": 105_000}, width=80)
+    assert " 100% " in text
+    assert "105,000 of 100,000 steps" in text
+
+
+def test_what_the_row_lacks_is_not_shown():
+    text = drawn(MODEL_FREE, width=80)
+    assert "α" not in text
+    assert "model error" not in text
+
+
+def test_a_cost_above_the_limit_is_red_and_one_below_green():
+    red, green = "\x1b[1;31m", "\x1b[32m"
+    assert red + "12.3 of 10" in drawn(MODEL_FREE, width=80, colours=True)
+    assert green + "8.2 of 10" in drawn(MODEL_BASED, width=80, colours=True)
+
+
+def test_a_quantity_that_is_not_known_yet_is_a_dash():
+    assert "– of 10" in drawn(MODEL_FREE | {"Metrics/EpCost": float("nan")}, width=80)
+
+
+def test_lines_come_at_most_every_two_seconds_and_the_last_always(clock):
+    view, out = plain()
+    with view:
+        for update in range(1, 8):
+            clock[0] += 0.7
+            view.show(MODEL_FREE | {"Train/Epoch": update})
+    lines = out.getvalue().splitlines()
+    assert lines[0] == "cpo"
+    assert [line.split(" | ")[0] for line in lines[1:]] == ["update 1", "update 4", "update 7"]
+
+
+def test_a_line_says_what_matters(clock):
+    view, out = plain()
+    view.show(MODEL_BASED | {"TotalEnvSteps": 40_000})
+    clock[0] = 10.0
+    view.show(MODEL_BASED)
+    assert out.getvalue().splitlines()[1] == (
+        "update 5 | steps 50,000 | return 1,234 | cost 8.2 of 10 | cost so far 987 | case recovery"
+        " | α 0.05 | rollout length 12.4 | model error 0.0314 | left 0:00:50"
+    )
+
+
+def test_the_view_suits_the_output():
+    view = display.view("cpo", total_steps=10, console=Console(file=io.StringIO()))
+    assert isinstance(view, PlainDisplay)
+
+
+def test_messages_stand_apart_from_the_table():
+    screen = terminal(80)
+    with LiveDisplay(screen, "cpo", total_steps=100_000) as view:
+        view.show(MODEL_FREE)
+        view.say("saved")
+    out = screen.file
+    assert isinstance(out, io.StringIO)
+    assert "saved\n" in out.getvalue()
+
+
+def test_a_message_after_the_table_is_the_last_line_and_whole():
+    screen = terminal(80)
+    with LiveDisplay(screen, "cpo", total_steps=100_000) as view:
+        view.show(MODEL_FREE)
+    view.say(f"folder: {'x' * 100}[1]")
+    out = screen.file
+    assert isinstance(out, io.StringIO)
+    assert out.getvalue().splitlines()[-1].endswith(f"folder: {'x' * 100}[1]")
+
+
+def test_each_of_several_costs_stands_beside_its_own_limit():
+    row = {k: v for k, v in MODEL_FREE.items() if k not in ("Metrics/EpCost", "Constraint/Limit")}
+    row |= {"Metrics/EpCost/speed": 12.0, "Metrics/EpCost/far": 30.0}
+    row |= {"Constraint/Limit/speed": 10.0, "Constraint/Limit/far": 40.0}
+    view, out = plain()
+    with view:
+        view.show(row)
+    assert "cost speed 12 of 10 | cost far 30 of 40" in out.getvalue()
+    table = drawn(row, width=100, colours=True)
+    assert "\x1b[1;31m12 of 10" in table
+    assert "\x1b[32m30 of 40" in table

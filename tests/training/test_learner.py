@@ -1,0 +1,83 @@
+"""What the log says of an update's values."""
+
+from dataclasses import replace
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import pytest
+
+from cmbpo.trajectory import Steps
+from cmbpo.policy import cost_estimate
+from cmbpo.settings.presets import preset
+from cmbpo.settings.schema import ConstraintSettings, CriticSettings
+from cmbpo.tasks.point_circle import PointCircle
+from cmbpo.training import learner
+
+ROWS, COPIES = 4, 5
+
+
+def some_steps() -> Steps:
+    zeros = jnp.zeros((ROWS, COPIES))
+    obs = jax.random.normal(jax.random.key(0), (ROWS, COPIES, 4))
+    return Steps(
+        obs=obs,
+        act=jnp.zeros((ROWS, COPIES, 2)),
+        next_obs=obs,
+        reward=zeros,
+        cost=zeros[..., None],
+        terminated=zeros.astype(bool),
+        last=zeros.astype(bool),
+        valid=zeros == 0.0,
+    )
+
+
+@pytest.mark.parametrize("network", [-1e4, 1e4])
+@pytest.mark.parametrize("bound_cost", [True, False])
+def test_v_c_is_shown_as_it_is_used_and_a_runaway_network_in_its_loss(bound_cost, network):
+    settings = replace(
+        preset("cpo", "PointCircle-v0"),
+        batch_size=ROWS * COPIES,
+        critic=CriticSettings(
+            hidden=(8,), members=1, batch_size=ROWS * COPIES, epochs=1, bound_cost=bound_cost
+        ),
+    )
+    start = learner.start(settings, PointCircle())
+    runaway = eqx.tree_at(lambda c: c.output.mean, start.cost_critic, jnp.full((1, 1), network))
+    fitted_before = eqx.tree_at(lambda o: o.count, start.cost_critic_opt, jnp.ones(1, jnp.int32))
+    now = replace(start, cost_critic=runaway, cost_critic_opt=fitted_before)
+    samples, shown = learner.gather(now.critic, runaway, [some_steps()], settings)
+    bound = 1.0 / (1.0 - settings.advantage.cost_discount)
+    used = min(max(network, 0.0), bound) if bound_cost else network
+    for name in ("Value/CostMin", "Value/CostMax"):
+        assert float(shown[name][0]) == pytest.approx(used, abs=1.0)
+    _, told = learner.fit_critics(now, samples, jax.random.key(1), settings)
+    assert (float(told["Loss/Loss_cost_critic"][0]) > 1e3) == bound_cost
+
+
+@pytest.mark.parametrize(
+    ("source", "imagined", "used"),
+    [
+        ("real", 0.1, 50.0),
+        ("larger", 0.1, 100.0),
+        ("larger", 0.01, 50.0),
+        ("batch", 0.1, 75.0),
+        ("larger", None, 50.0),
+        ("batch", None, 50.0),
+    ],
+)
+def test_j_c_is_of_real_steps_of_the_costlier_kind_or_of_the_batch(source, imagined, used):
+    """One of 20 real steps costs; the other 20 of the batch cost what is imagined."""
+    settings = replace(
+        preset("cmbpo", "PointCircle-v0"),
+        batch_size=2 * ROWS * COPIES,
+        constraint=ConstraintSettings(source=source, time_constant=0.0),
+    )
+    real = eqx.tree_at(lambda s: s.cost, some_steps(), replace_fn=lambda c: c.at[1, 2].set(1.0))
+    rate = None if imagined is None else jnp.array([imagined])
+    _, j_c, shown = learner.measure_cost(
+        cost_estimate.nothing_seen(1), real, rate, settings.for_programs(), 1000
+    )
+    assert float(j_c[0]) == pytest.approx(used)
+    assert float(shown["Constraint/Estimate"][0]) == pytest.approx(used)
+    assert float(shown["Constraint/Real"][0]) == pytest.approx(50.0)
