@@ -18,7 +18,7 @@ def cmbpo(monkeypatch: pytest.MonkeyPatch, *args: str) -> None:
 def test_help_names_every_command_algorithm_and_task(monkeypatch, capsys):
     cmbpo(monkeypatch, "--help")
     printed = capsys.readouterr().out
-    for name in (*cli.COMMANDS, *presets.ALGORITHMS, *presets.TASKS):
+    for name in (*cli.COMMANDS, *registry.ALGORITHMS, *presets.TASKS):
         assert name in printed
 
 

@@ -191,7 +191,7 @@ def document() -> Iterator[str]:
     """The lines of docs/columns.md."""
     yield from ("# The columns of a run's records", "")
     yield "Made from `src/cmbpo/columns.py` by `python -m cmbpo.columns > docs/columns.md`."
-    yield "Those marked ‡ are one for each cost where there are several, as in `Metrics/EpCost/wall`."
+    yield "With several costs, those marked ‡ are one for each, as in `Metrics/EpCost/wall`."
     for title, rows in (
         ("`progress.csv`: a row per policy update", PROGRESS),
         ("`episodes.csv`: a row per real training episode", EPISODES),

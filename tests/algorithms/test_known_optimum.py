@@ -14,7 +14,7 @@ import pytest
 from gymnasium.spaces import Box
 
 import cmbpo
-from cmbpo.settings.presets import preset
+from tests.tiny import tiny
 
 HORIZON, LIMIT = 50, 5.0
 REAL, UPDATES = 200, 60
@@ -60,41 +60,34 @@ def compiled_fast():
 
 @pytest.mark.usefixtures("compiled_fast")
 def test_cmbpo_finds_the_best_safe_policy_of_a_problem_of_many_steps(tmp_path):
-    s = preset("cmbpo", "python:Runner")
-    settings = replace(
-        s,
+    settings = tiny(
+        "cmbpo",
+        tmp_path,
+        env_id="python:Runner",
         num_envs=10,
         batch_size=2000,
         initial_steps=500,
         archive_size=20_000,
         total_steps=500 + REAL * UPDATES,
-        checkpoint_every=UPDATES,
-        log_dir=str(tmp_path),
-        device="cpu",
         cost_limit=(LIMIT,),
-        policy=replace(s.policy, hidden=(16,), log_std=-1.0),
-        critic=replace(
-            s.critic,
-            hidden=(16,),
-            members=1,
-            learning_rate=3e-3,
-            batch_size=500,
-            bound_cost=True,
-        ),
-        dynamics=replace(
-            s.dynamics,
-            hidden=(32,),
-            members=3,
-            elites=2,
-            batch_size=256,
-            first_epochs=40,
-            epochs=3,
-            fit_every=REAL,
-        ),
-        rollout=replace(s.rollout, lanes=60, probe=50),
-        mixing=replace(s.mixing, min_real=REAL, max_real=REAL),
-        trust_region=replace(s.trust_region, max_kl=0.02),
+        policy__hidden=(16,),
+        policy__log_std=-1.0,
+        critic__hidden=(16,),
+        critic__members=1,
+        critic__learning_rate=3e-3,
+        critic__batch_size=500,
+        critic__epochs=8,
+        critic__bound_cost=True,
+        ensemble__hidden=(32,),
+        ensemble__batch_size=256,
+        ensemble__epochs=3,
+        ensemble__fit_every=REAL,
+        rollout__lanes=60,
+        real_share__min_real=REAL,
+        real_share__max_real=REAL,
+        trust_region__max_kl=0.02,
     )
+    settings = replace(settings, checkpoint_every=UPDATES)
     rows = []
     agent = cmbpo.Agent(
         env=lambda: gymnasium.wrappers.TimeLimit(Runner(), HORIZON), settings=settings

@@ -13,9 +13,9 @@ from jax.scipy.stats import norm
 
 from cmbpo.networks import Policy
 from cmbpo.policy import clipped
-from cmbpo.trajectory import Samples
 from cmbpo.policy.lagrangian import adam_multiplier, ascend, control, penalise, pid_multiplier
 from cmbpo.policy.trust_region import Region, barrier_step, cpo_step, trust_region_step
+from cmbpo.trajectory import Samples
 
 REGION = Region(max_kl=0.01, horizon=1.0, cg_damping=1e-3)
 ROWS = 1024
@@ -82,7 +82,6 @@ def with_barrier(policy, recovering):
         jnp.asarray(LIMIT[recovering.size], jnp.float32),
         recovering,
         REGION,
-        barrier_weight=0.1,
         cost_gain=1.0,
         hysteresis=0.95,
     )
@@ -94,7 +93,7 @@ def with_trpo(policy, state):
 
 
 def with_trpo_lag(policy, multiplier):
-    multiplier = ascend(multiplier, excess(policy), learning_rate=0.05)
+    multiplier = ascend(multiplier, excess(policy))
     batch = penalise(samples(policy), multiplier.value)
     return trust_region_step(policy, batch, REGION)[0], multiplier
 
@@ -114,7 +113,6 @@ def with_ppo_lag(policy, state):
         opt_state,
         batch,
         horizon=1.0,
-        clip=0.2,
         learning_rate=3e-3,
         iterations=10,
         minibatches=1,
@@ -129,9 +127,9 @@ def start_state(update, n):
         with_cpo: jnp.zeros(()),
         with_trpo: jnp.zeros(()),
         with_barrier: jnp.zeros(n, bool),
-        with_trpo_lag: adam_multiplier(1.0, n),
-        with_trpo_pid: pid_multiplier(1.0, n),
-        with_ppo_lag: (adam_multiplier(1.0, n), clipped.init(policy_at(np.zeros(n)))),
+        with_trpo_lag: adam_multiplier(n),
+        with_trpo_pid: pid_multiplier(n),
+        with_ppo_lag: (adam_multiplier(n), clipped.start_optimiser(policy_at(np.zeros(n)))),
     }[update]
 
 

@@ -22,11 +22,11 @@ def test_every_phase_has_a_time_and_a_floor():
         archive_size=1000,
         policy=replace(s.policy, hidden=(8,)),
         critic=replace(s.critic, hidden=(8,), batch_size=100, epochs=1),
-        dynamics=replace(
-            s.dynamics, hidden=(8,), members=2, elites=1, batch_size=64, epochs=1, fit_every=50
+        ensemble=replace(
+            s.ensemble, hidden=(8,), members=2, elites=1, batch_size=64, epochs=1, fit_every=50
         ),
         rollout=replace(s.rollout, lanes=20, probe=10),
-        mixing=replace(s.mixing, min_real=50, max_real=50),
+        real_share=replace(s.real_share, min_real=50, max_real=50),
     )
     rows, said = update.measure(tiny, updates=2)
     assert said.startswith("50 real steps an update")

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from cmbpo.data.archive import Archive, add, empty
-from cmbpo.trajectory import Steps
 from cmbpo.networks import Gaussian
+from cmbpo.trajectory import Steps
 
 CAPACITY, N_OBS, N_ACT, N_COST = 13, 3, 2, 2
 

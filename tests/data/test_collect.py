@@ -3,7 +3,8 @@ import numpy as np
 import pytest
 
 from cmbpo import tasks
-from cmbpo.data.collect import RECENT, Ledger, collect
+from cmbpo.data.collect import collect
+from cmbpo.data.ledger import Ledger
 from cmbpo.envs.simulator import Simulator
 from cmbpo.networks import Policy
 
@@ -69,49 +70,16 @@ def test_draws_are_standard_normal_and_follow_from_the_key(point):
     assert abs(many.var() - 1.0) < 4.0 * (2.0 / many.size) ** 0.5
 
 
-def test_a_ledger_adds_up_episodes_by_copy():
-    ledger = Ledger(2, 1)
-    reward, cost, no = np.array([1.0, 2.0]), np.array([[0.0], [1.0]]), np.zeros(2, bool)
-    assert ledger.note(reward, cost, no, no, cut=no, allotted=np.array(3)) == []
-    (ended,) = ledger.note(reward, cost, np.array([False, True]), no, cut=no, allotted=np.array(3))
-    assert (ended.ret, ended.cost, ended.length, ended.terminated) == (4.0, (2.0,), 2, True)
-    (full,) = ledger.note(reward, cost, no, np.array([True, False]), cut=~no, allotted=np.array(3))
-    assert (full.ret, full.length, full.env_steps, full.terminated) == (3.0, 3, 6, False)
-    assert ledger.length.tolist() == [0, 1]
-    assert ledger.cumulative_cost.tolist() == [3.0]
-
-
-def test_an_episode_cut_short_by_staggering_is_spent_but_not_reported():
-    ledger = Ledger(1, 1)
-    no, yes = np.zeros(1, bool), np.ones(1, bool)
-    assert ledger.note(np.ones(1), np.ones((1, 1)), no, yes, cut=yes, allotted=np.array(5)) == []
-    assert ledger.cumulative_cost.tolist() == [1.0]
-    assert ledger.length.tolist() == [0]
-
-
-def test_an_episode_that_the_environment_truncates_early_is_reported():
-    ledger = Ledger(1, 1)
-    no, yes = np.zeros(1, bool), np.ones(1, bool)
-    (ended,) = ledger.note(np.ones(1), np.ones((1, 1)), no, yes, cut=no, allotted=np.array(5))
-    assert (ended.length, ended.terminated) == (1, False)
-
-
-def test_means_are_over_the_newest_episodes_only():
-    ledger = Ledger(1, 1)
-    yes, no = np.ones(1, bool), np.zeros(1, bool)
-    assert np.isnan(ledger.means()["Metrics/EpRet"])
-    for ret in range(RECENT + 5):
-        ledger.note(np.array([float(ret)]), np.zeros((1, 1)), yes, no, cut=no, allotted=np.array(5))
-    assert ledger.means()["Metrics/EpRet"] == np.arange(5, RECENT + 5).mean()
-
-
-def test_a_ledger_continues_from_its_state():
-    ledger = Ledger(2, 1)
-    no = np.zeros(2, bool)
-    ledger.note(np.ones(2), np.ones((2, 1)), no, no, cut=no, allotted=np.array(5))
-    copy = Ledger(2, 1)
-    copy.restore(ledger.state())
-    args = (np.ones(2), np.ones((2, 1)), np.array([True, False]), no)
-    assert copy.note(*args, cut=no, allotted=np.array(5)) == ledger.note(
-        *args, cut=no, allotted=np.array(5)
+def test_the_episodes_that_end_are_those_of_the_ledger(point):
+    simulator, ledger, policy = point
+    simulator = Simulator(simulator.task, N, seed=0, episode_steps=3)
+    # The first episodes were allotted three steps; a new simulator notes them from their start.
+    real, episodes = collect(
+        simulator, ledger, policy, steps=STEPS, rows=ROWS, key=jax.random.key(1)
     )
+    assert [(e.env_steps, e.length) for e in episodes] == [(3 * N, 3)] * N + [(6 * N, 3)] * N
+    np.testing.assert_array_equal(np.flatnonzero(real.last[:STEPS, 0]), [2, 5, 6])
+    returns = np.asarray(real.reward)[:3].sum(axis=0)
+    np.testing.assert_allclose([e.ret for e in episodes[:N]], returns, rtol=1e-5)
+    np.testing.assert_allclose(ledger.cumulative_cost, real.cost.sum(axis=(0, 1)), rtol=1e-6)
+    assert ledger.env_steps == N * STEPS

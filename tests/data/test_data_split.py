@@ -6,15 +6,14 @@ import pytest
 from cmbpo.data import archive as archives
 from cmbpo.data import data_split
 from cmbpo.data.archive import Archive
-from cmbpo.trajectory import Steps
-from cmbpo.data.data_split import Order
+from cmbpo.data.data_split import HOLDOUT, MAX_HOLDOUT, MOST_ROWS, STRIDES, Order
 from cmbpo.networks import Gaussian
+from cmbpo.trajectory import Steps
 
 is_held_out = jax.jit(data_split.is_held_out, static_argnames=("holdout", "max_holdout"))
-is_seen = jax.jit(data_split.is_seen, static_argnames="subsample")
 
 
-def archive_of(rows: int, *, capacity: int = 4096) -> Archive:
+def rows_of(rows: int) -> tuple[Steps, Gaussian]:
     zeros, pairs = jnp.zeros(rows), jnp.zeros((rows, 2))
     steps = Steps(
         obs=pairs,
@@ -26,33 +25,51 @@ def archive_of(rows: int, *, capacity: int = 4096) -> Archive:
         last=zeros.astype(bool),
         valid=jnp.ones(rows, bool),
     )
-    return archives.add(archives.empty(capacity, 2, 2, 1), steps, Gaussian(pairs, pairs), 0)
+    return steps, Gaussian(pairs, pairs)
 
 
-def test_no_row_is_both_learned_and_held_out_and_networks_learn_from_different_rows():
-    archive = archive_of(3000)
-    held = np.asarray(is_held_out(archive, holdout=0.2, max_holdout=10_000))
-    seen = np.stack([is_seen(archive, m, subsample=0.8) for m in range(7)])
+def archive_of(rows: int, *, capacity: int = 4096) -> Archive:
+    return archives.add(archives.empty(capacity, 2, 2, 1), *rows_of(rows), 0)
+
+
+def test_a_fifth_of_the_rows_is_held_out_and_none_that_is_not_there():
+    held = np.asarray(is_held_out(archive_of(3000)))
     assert not held[3000:].any()
-    assert not seen[:, 3000:].any()
-    assert held.sum() == pytest.approx(600, abs=80)
-    assert np.abs(seen.sum(axis=1) - 2400).max() < 80
-    # Independent shares of 0.8 differ in 2 · 0.8 · 0.2 of the rows.
-    for m in range(7):
-        for n in range(m):
-            assert (seen[m] != seen[n])[:3000].mean() == pytest.approx(0.32, abs=0.04)
-        assert seen[m][held].mean() == pytest.approx(0.8, abs=0.06)
+    assert HOLDOUT == 0.2
+    # Three standard deviations of 3,000 independent draws.
+    assert held.sum() == pytest.approx(600, abs=3.0 * np.sqrt(3000 * 0.2 * 0.8))
 
 
-def test_a_row_once_learned_is_never_held_out_and_keeps_its_networks():
+def test_held_out_rows_are_spread_over_all_ages():
+    held = np.asarray(is_held_out(archive_of(4000)))
+    share = held[:4000].reshape(10, 400).mean(axis=1)
+    np.testing.assert_allclose(share, 0.2, atol=4.0 * np.sqrt(0.2 * 0.8 / 400))
+
+
+def test_a_row_once_learned_is_never_held_out():
     small, large = archive_of(1000), archive_of(4000)
     held_small, held_large = (
         np.asarray(is_held_out(a, holdout=0.2, max_holdout=300)) for a in (small, large)
     )
     assert not (held_large & ~held_small)[:1000].any()
-    for m in range(3):
-        before = is_seen(small, m, subsample=0.8)[:1000]
-        np.testing.assert_array_equal(before, is_seen(large, m, subsample=0.8)[:1000])
+    assert held_large.sum() == pytest.approx(300, abs=3.0 * np.sqrt(300))
+
+
+def test_a_row_keeps_its_part_when_the_ring_goes_round():
+    """Of rows that stay, those held out are the same before and after others are overwritten."""
+    before = archive_of(1000, capacity=1000)
+    after = archives.add(before, *rows_of(400), 0)
+    held_before, held_after = (np.asarray(is_held_out(a)) for a in (before, after))
+    np.testing.assert_array_equal(held_before[400:], held_after[400:])
+    assert (held_before[:400] != held_after[:400]).any()
+
+
+def test_positions_of_held_out_rows_are_all_of_them_and_in_use():
+    archive = archive_of(3000)
+    rows, used = data_split.holdout_rows(archive)
+    expected = np.flatnonzero(np.asarray(is_held_out(archive)))
+    np.testing.assert_array_equal(np.asarray(rows)[np.asarray(used)], expected)
+    assert rows.shape == (min(MAX_HOLDOUT, 4096),)
 
 
 @pytest.mark.parametrize("count", [1, 2, 131, 997, 131 * 211, 5000])
@@ -73,3 +90,17 @@ def test_a_batch_is_spread_over_all_rows():
         batch = order.walk(key=jax.random.key(epoch))(jnp.arange(4096, 4096 + 2048))
         share, _ = np.histogram(np.asarray(batch), bins=10, range=(0, 30_000))
         assert np.abs(share - 204.8).max() < 25
+
+
+def test_strides_are_primes_that_no_list_of_allowed_length_shares_all_of():
+    """Steps of a prime visit every entry once unless it divides the length; some prime does not."""
+    for prime in STRIDES:
+        assert all(prime % n for n in range(2, int(prime**0.5) + 1))
+    smallest, product = 1, 0
+    for product, prime in enumerate(sorted(STRIDES), start=1):
+        smallest *= prime
+        if smallest > MOST_ROWS:
+            break
+    assert product < len(STRIDES)
+    # The largest product of a stride and a position fits into 32 bits.
+    assert (MOST_ROWS + MOST_ROWS * max(STRIDES)) / 2**31 <= 1.0 + 1.0 / max(STRIDES)

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from cmbpo import tasks
-from cmbpo.data.collect import Ledger
 from cmbpo.data.episode_curriculum import next_length
+from cmbpo.data.ledger import Ledger
 from cmbpo.envs.simulator import Simulator
 from cmbpo.settings.schema import TrainSettings
 from cmbpo.training import loop
-from test_train import rows, steps, tiny
+from tests.tiny import rows, steps, tiny
 
 LIMIT, TARGET = np.array([10.0, 20.0]), np.array([5.0, 10.0])
 

@@ -5,9 +5,9 @@ import numpy as np
 
 from cmbpo.data import archive as archives
 from cmbpo.data.archive import Archive
-from cmbpo.trajectory import Steps
 from cmbpo.data.start_states import past_policies
 from cmbpo.networks import Gaussian, Policy
+from cmbpo.trajectory import Steps
 
 N_OBS, N_ACT = 2, 1
 

@@ -12,7 +12,6 @@ import pytest
 from gymnasium.spaces import Box, Dict, Discrete
 
 import cmbpo
-from cmbpo.envs.find import find_task
 from cmbpo.envs.adapter import (
     action_refusal,
     adapt,
@@ -21,6 +20,7 @@ from cmbpo.envs.adapter import (
     rescaled,
     time_limit,
 )
+from cmbpo.envs.find import find_task
 from cmbpo.settings.presets import ALGORITHMS, PRESETS, preset
 from cmbpo.settings.schema import CriticSettings, EnvSettings, PolicySettings, TrainSettings
 from cmbpo.tasks.environment import ToSafetyGymnasium

@@ -76,7 +76,7 @@ def test_it_acts_as_the_agent_does_where_jax_cannot_be_imported(run, tmp_path, m
         "import sys\n"
         "for name in ('jax', 'equinox', 'cmbpo', 'gymnasium', 'scipy'): sys.modules[name] = None\n"
         "import numpy as np\n"
-        "from deployed import load\n"
+        "from numpy_policy import load\n"
         "policy, obs = load('policy.npz'), np.load('obs.npy')\n"
         "np.save('act.npy', policy(obs)); np.save('one.npy', policy(obs[0]))\n"
     )

@@ -30,7 +30,7 @@ SMALL = (
     "critic.hidden=8",
     "critic.members=1",
     "critic.epochs=1",
-    "mixing.min_real=100",
+    "real_share.min_real=100",
 )
 """Too few real samples for CMBPO with 120 copies: it fails, while CPO runs."""
 
@@ -153,10 +153,10 @@ def test_the_ablations_are_those_of_figure_3(start):
         plain = settings("cmbpo", task)
         assert plain == preset("cmbpo", task, start)
         constant = settings("cmbpo-no-alpha", task)
-        assert (constant.mixing.rule, constant.mixing.first_alpha) == ("constant", alpha)
-        least, most = constant.mixing.min_real, constant.mixing.max_real
+        assert (constant.real_share.rule, constant.real_share.first_alpha) == ("constant", alpha)
+        least, most = constant.real_share.min_real, constant.real_share.max_real
         assert least <= alpha * constant.batch_size <= most
-        assert replace(constant, mixing=plain.mixing) == plain
+        assert replace(constant, real_share=plain.real_share) == plain
         for arm, horizons in (("cmbpo-schedule1", (3, 15)), ("cmbpo-schedule2", (5, 25))):
             scheduled = settings(arm, task)
             assert scheduled.rollout.cut == "schedule"
@@ -168,7 +168,7 @@ def test_the_ablations_are_those_of_figure_3(start):
 def test_settings_given_together_may_depend_on_each_other():
     given = ["dynamics.members=3", "dynamics.elites=2", "policy.hidden=8", "critic.hidden=8,4"]
     (job,) = plan.jobs("table1", seeds=[3], envs=["AntSafe"], algos=["cmbpo"], overrides=given)
-    assert (job.settings.dynamics.members, job.settings.dynamics.elites) == (3, 2)
+    assert (job.settings.ensemble.members, job.settings.ensemble.elites) == (3, 2)
     assert (job.settings.policy.hidden, job.settings.critic.hidden) == ((8,), (8, 4))
     assert job.name == "cmbpo-AntSafe/seed-003"
 
@@ -178,14 +178,14 @@ def test_settings_given_together_may_depend_on_each_other():
     [
         ("batch_size", "allowed: KEY=VALUE"),
         ("batchsize=3", "unknown setting 'batchsize'; there are algo"),
-        ("mixing.alpha=3", "unknown setting 'mixing.alpha'; there are mixing.rule"),
-        ("mixing=3", "mixing is a group of settings"),
+        ("real_share.alpha=3", "unknown setting 'real_share.alpha'; there are real_share.rule"),
+        ("real_share=3", "mixing is a group of settings"),
         ("seed.x=3", "seed is one setting"),
         ("batch_size=many", "batch_size is 'many'; allowed: int"),
-        ("mixing.rule=half", "mixing.rule is 'half'; allowed: Literal"),
+        ("real_share.rule=half", "real_share.rule is 'half'; allowed: Literal"),
         ("rollout.schedule=1,2", r"rollout.schedule is \(1, 2\); allowed: tuple"),
         ("total_steps=3", "a flag of its own for total_steps"),
-        ("mixing.first_alpha=2", "mixing.first_alpha is 2.0; allowed: above 0"),
+        ("real_share.first_alpha=2", "real_share.first_alpha is 2.0; allowed: above 0"),
     ],
 )
 def test_a_wrong_setting_is_named(given, sentence):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from cmbpo.model.disagreement import calibrate, disagreement, rank_correlation, robust_mean
+from cmbpo.model.disagreement import disagreement, limits_from, rank_correlation, robust_mean
 from cmbpo.model.ensemble import Prediction
 
 
@@ -79,7 +79,7 @@ def test_the_robust_mean_counts_what_it_should_and_outliers_cannot_rule_it():
 
 
 def test_limits_follow_from_the_first_share_and_the_first_horizon():
-    limits = calibrate(jnp.array(0.02), first_alpha=0.3, first_horizon=5)
+    limits = limits_from(jnp.array(0.02), first_alpha=0.3, first_horizon=5)
     np.testing.assert_allclose(
         [limits.reference, limits.mean, limits.accumulated], [0.02, 0.014, 0.1], rtol=1e-6
     )

@@ -4,7 +4,14 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from cmbpo.model.learned_cost_quality import area_under_curve, doubts, logistic_regression
+from cmbpo.model.learned_cost import CostModel
+from cmbpo.model.learned_cost_quality import (
+    Quality,
+    area_under_curve,
+    doubts,
+    logistic_regression,
+    parts,
+)
 
 auc = jax.jit(area_under_curve)
 regress = jax.jit(logistic_regression)
@@ -58,21 +65,49 @@ def test_the_regression_stays_finite_where_classes_are_apart_or_missing():
     np.testing.assert_allclose([nothing.slope, nothing.shift], [1.0, 0.0])
 
 
+def cost_model(n_cost: int, *, ends: bool) -> CostModel:
+    key = jax.random.key(0)
+    return CostModel(3, 2, n_cost=n_cost, ends=ends, hidden=(4,), members=2, key=key)
+
+
+def seen(*examples: float) -> Quality:
+    """A quality of which only the numbers of examples are known."""
+    nothing = jnp.zeros(len(examples))
+    return Quality(nothing, nothing, nothing, nothing, nothing, jnp.array(examples))
+
+
+@pytest.mark.parametrize(
+    ("n_cost", "ends", "costs", "end"),
+    [(2, True, [5.0, 6.0], 7.0), (2, False, [5.0, 6.0], None), (0, True, None, 7.0)],
+)
+def test_the_parts_are_of_the_costs_and_of_the_end_where_they_are_learned(
+    n_cost, ends, costs, end
+):
+    learned = [*(costs or []), *([end] if ends else [])]
+    found_costs, found_end = parts(cost_model(n_cost, ends=ends), seen(*learned))
+    assert (found_costs and found_costs.examples.tolist()) == costs
+    assert (found_end and float(found_end.examples)) == end
+
+
 def test_what_is_too_rare_is_said_in_words():
-    quality = {
-        "Model/CostExamples": jnp.array([0.0, 400.0, 12.0]),
-        "Model/TerminationExamples": jnp.array(3.0),
-    }
-    never, seldom, ends = doubts(quality, ("fall", "speed", "heat"), steps=20_000)
+    never, seldom, ends = doubts(
+        cost_model(3, ends=True),
+        seen(0.0, 400.0, 12.0, 3.0),
+        ("fall", "speed", "heat"),
+        steps=20_000,
+    )
     assert "'fall' was seen in 0 of 20,000 real steps" in never
     assert "'heat' was seen in 12 of 20,000 real steps" in seldom
     assert "3 of 20,000 real steps ended an episode" in ends
 
 
+def test_enough_is_enough():
+    judge = cost_model(1, ends=True)
+    assert len(doubts(judge, seen(49.0, 49.0), ("lane",), steps=1000)) == 2
+    assert doubts(judge, seen(50.0, 50.0), ("lane",), steps=1000) == []
+
+
 def test_a_task_that_knows_its_cost_or_never_ends_raises_no_doubt():
-    assert doubts({}, ("lane",), steps=1000) == []
-    fine = {
-        "Model/CostExamples": jnp.array([70.0]),
-        "Model/TerminationExamples": jnp.array(0.0),
-    }
-    assert doubts(fine, ("lane",), steps=1000) == []
+    assert doubts(cost_model(0, ends=True), seen(0.0), ("lane",), steps=1000) == []
+    assert doubts(cost_model(1, ends=True), seen(70.0, 0.0), ("lane",), steps=1000) == []
+    assert doubts(cost_model(1, ends=False), seen(70.0), ("lane",), steps=1000) == []

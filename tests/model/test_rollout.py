@@ -11,13 +11,13 @@ import pytest
 
 from cmbpo.data import archive as archives
 from cmbpo.data.archive import Archive
-from cmbpo.trajectory import Steps
 from cmbpo.data.start_states import Starts
 from cmbpo.model.disagreement import disagreement
 from cmbpo.model.ensemble import Ensemble, predict
 from cmbpo.model.rollout import Cut, cut_rule, imagine, probe
 from cmbpo.model.world import World
 from cmbpo.networks import Gaussian, Policy
+from cmbpo.trajectory import Steps
 
 N_OBS, N_ACT, LANES, STEPS = 2, 1, 16, 40
 NOTHING = jnp.array(jnp.inf)

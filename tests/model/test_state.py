@@ -42,8 +42,8 @@ def small(folder: Path, **dynamics) -> TrainSettings:
         device="cpu",
         policy=replace(s.policy, hidden=(32, 32), log_std=0.0),
         critic=replace(s.critic, hidden=(32, 32), members=1),
-        dynamics=replace(
-            s.dynamics,
+        ensemble=replace(
+            s.ensemble,
             hidden=(64, 64),
             head_hidden=(32, 32),
             members=3,
@@ -53,7 +53,7 @@ def small(folder: Path, **dynamics) -> TrainSettings:
             **dynamics,
         ),
         rollout=replace(s.rollout, lanes=200, probe=50),
-        mixing=replace(s.mixing, min_real=500, max_real=500),
+        real_share=replace(s.real_share, min_real=500, max_real=500),
     )
 
 

@@ -51,8 +51,9 @@ def ensemble_of(offsets: list[float]) -> Ensemble:
     )
 
 
-def heads_of(*, n_cost: int = 1, ends: bool = True, end: float = 0.0) -> CostModel:
-    """CostModel that say of the cost what `Known` does, and that steps are the last with odds e^end."""
+def cost_model_of(*, n_cost: int = 1, ends: bool = True, end: float = 0.0) -> CostModel:
+    """Networks that say of the cost what `Known` does, and that steps are the last with odds e^end.
+    """
     cost_model = CostModel(
         N_OBS,
         N_ACT,
@@ -96,7 +97,7 @@ OFFSETS = [2.0, 0.0, -2.0, -2.0]
 def test_a_learned_cost_is_taken_where_a_known_one_would_be(policy, over_members):
     ensemble = ensemble_of(OFFSETS)
     known = step(World(ensemble, None, Known(), over_members), policy)
-    learned = step(World(ensemble, heads_of(), Unknown(), over_members), policy)
+    learned = step(World(ensemble, cost_model_of(), Unknown(), over_members), policy)
     np.testing.assert_allclose(learned.cost, known.cost, atol=1e-6)
     assert set(np.unique(known.cost)) == ({0.25} if over_members else {0.0, 1.0})
     for name in ("act", "next_obs", "reward", "disagreement"):
@@ -105,13 +106,15 @@ def test_a_learned_cost_is_taken_where_a_known_one_would_be(policy, over_members
 
 def test_learned_ends_come_as_often_as_they_are_likely(policy):
     for p in (0.02, 0.3):
-        cost_model = heads_of(end=np.log(p / (1.0 - p)))
-        share = step(World(ensemble_of(OFFSETS), cost_model, Unknown(), True), policy).terminated.mean()
+        cost_model = cost_model_of(end=np.log(p / (1.0 - p)))
+        share = step(
+            World(ensemble_of(OFFSETS), cost_model, Unknown(), True), policy
+        ).terminated.mean()
         assert float(share) == pytest.approx(p, abs=4.0 * np.sqrt(p / LANES))
 
 
 def test_the_network_that_moves_the_state_says_whether_it_ends(policy):
-    cost_model = heads_of(end=-100.0)
+    cost_model = cost_model_of(end=-100.0)
     bias = cost_model.members.layers[0].bias.at[2:, -1].set(100.0)
     cost_model = eqx.tree_at(lambda h: h.members.layers[0].bias, cost_model, bias)
     moves = step(World(ensemble_of(OFFSETS), cost_model, Unknown(), True), policy)
@@ -132,8 +135,8 @@ def test_any_network_with_its_noise_may_end_a_trajectory(policy):
         np.testing.assert_array_equal(getattr(any_, name), getattr(one, name))
 
 
-def test_any_head_may_end_a_trajectory(policy):
-    cost_model = heads_of(end=-100.0)
+def test_any_network_of_the_cost_model_may_end_a_trajectory(policy):
+    cost_model = cost_model_of(end=-100.0)
     bias = cost_model.members.layers[0].bias.at[0, -1].set(np.log(0.3 / 0.7))
     cost_model = eqx.tree_at(lambda h: h.members.layers[0].bias, cost_model, bias)
     world = World(ensemble_of(OFFSETS), cost_model, Unknown(), True, end_over_members=True)
@@ -141,7 +144,7 @@ def test_any_head_may_end_a_trajectory(policy):
     assert float(moves.terminated.mean()) == pytest.approx(0.3, abs=4.0 * np.sqrt(0.3 / LANES))
 
 
-def test_only_what_the_task_does_not_know_is_asked_of_the_heads(policy):
+def test_only_what_the_task_does_not_know_is_asked_of_the_cost_model(policy):
     @dataclass(frozen=True)
     class KnowsCost(Unknown):
         def costs(self, obs, act, next_obs):
@@ -154,9 +157,9 @@ def test_only_what_the_task_does_not_know_is_asked_of_the_heads(policy):
 
     ensemble = ensemble_of(OFFSETS)
     known = step(World(ensemble, None, Known(), True), policy)
-    no_cost = step(World(ensemble, heads_of(n_cost=0, end=100.0), KnowsCost(), True), policy)
+    no_cost = step(World(ensemble, cost_model_of(n_cost=0, end=100.0), KnowsCost(), True), policy)
     np.testing.assert_array_equal(no_cost.cost, known.cost)
     assert bool(no_cost.terminated.all())
-    no_end = step(World(ensemble, heads_of(ends=False), KnowsEnd(), True), policy)
+    no_end = step(World(ensemble, cost_model_of(ends=False), KnowsEnd(), True), policy)
     np.testing.assert_allclose(no_end.cost, known.cost, atol=1e-6)
     np.testing.assert_array_equal(no_end.terminated, known.terminated)

@@ -8,9 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from cmbpo.trajectory import Steps
 from cmbpo.networks import Critic, Normaliser
-from cmbpo.policy.advantage import CHUNK, Samples, estimate, gae, join, normalise
+from cmbpo.policy.advantage import CHUNK, estimate, gae, normalise
+from cmbpo.trajectory import Samples, Steps
 
 N, OBS, ACT, COST = 5, 3, 2, 2
 NUMBERS = {"discount": 0.9, "lam": 0.8, "cost_discount": 0.7, "cost_lam": 0.6}
@@ -193,23 +193,6 @@ def test_cost_goes_on_after_a_terminal_state_and_reward_does_not():
     before, after = run(steps, cost_bound=None), run(changed, cost_bound=None)
     assert float(before.advantage[t, n]) == float(after.advantage[t, n])
     assert (np.asarray(before.cost_advantage[t, n]) != np.asarray(after.cost_advantage[t, n])).all()
-
-
-def test_join_keeps_the_valid_rows_in_order():
-    parts = [run(random_steps(seed=s, invalid=1.0)) for s in (3, 4)]
-    rows = [np.asarray(p.advantage)[np.asarray(p.valid)] for p in parts]
-    expected = np.concatenate(rows)
-    joined = jax.jit(lambda p: join(p, 2 * parts[0].valid.size))(parts)
-    count = int(joined.valid.sum())
-    assert count == len(expected) < 2 * parts[0].valid.size
-    assert bool(joined.valid[:count].all())
-    np.testing.assert_array_equal(joined.advantage[:count], expected)
-    np.testing.assert_array_equal(joined.obs[count:], 0.0)
-
-    short = jax.jit(lambda p: join(p, 50))(parts)
-    assert short.valid.shape == (50,)
-    assert bool(short.valid.all())
-    np.testing.assert_array_equal(short.advantage, expected[:50])
 
 
 def test_normalised_advantages_have_mean_zero_and_rewards_deviation_one():

@@ -9,11 +9,11 @@ import numpy as np
 
 from cmbpo.networks import Policy
 from cmbpo.policy import clipped
-from cmbpo.trajectory import Samples
 from cmbpo.policy.surrogate import flatten, surrogate
+from cmbpo.trajectory import Samples
 
 OBS, ACT, ROWS = 3, 2, 402
-NUMBERS = {"horizon": 1000.0, "clip": 0.2, "learning_rate": 3e-3, "iterations": 30}
+NUMBERS = {"horizon": 1000.0, "learning_rate": 3e-3, "iterations": 30}
 run = jax.jit(
     partial(clipped.clipped_step, **NUMBERS, key=jax.random.key(5)),
     static_argnames=("minibatches", "stop_kl"),
@@ -66,7 +66,7 @@ def test_there_is_nothing_to_gain_beyond_the_clip():
 
 def test_the_passes_end_soon_after_the_kl_is_reached():
     policy, samples = setting()
-    new, _, report = run(policy, clipped.init(policy), samples, minibatches=1, stop_kl=0.012)
+    new, _, report = run(policy, clipped.start_optimiser(policy), samples, minibatches=1, stop_kl=0.012)
     assert 1 < int(report.passes) < 30
     assert 0.012 < float(report.kl) < 0.03
     assert float(report.reward_change) > 0.0
@@ -79,7 +79,7 @@ def test_a_pass_that_goes_much_too_far_is_taken_back():
     policy, samples = setting()
     new, _, report = clipped.clipped_step(
         policy,
-        clipped.init(policy),
+        clipped.start_optimiser(policy),
         samples,
         **{**NUMBERS, "learning_rate": 1.0},
         minibatches=6,
@@ -93,7 +93,7 @@ def test_a_pass_that_goes_much_too_far_is_taken_back():
 
 def test_without_a_stop_all_passes_are_made():
     policy, samples = setting()
-    _, state, report = run(policy, clipped.init(policy), samples, minibatches=4, stop_kl=1e9)
+    _, state, report = run(policy, clipped.start_optimiser(policy), samples, minibatches=4, stop_kl=1e9)
     assert int(report.passes) == 30
     assert int(state.count) == 30 * 4
 
@@ -103,7 +103,7 @@ def test_padding_teaches_nothing():
     noise = jnp.where(samples.valid, 0.0, 50.0)
     dirty = eqx.tree_at(lambda s: s.advantage, samples, samples.advantage + noise)
     found = [
-        flatten(run(policy, clipped.init(policy), x, minibatches=1, stop_kl=0.012)[0])[0]
+        flatten(run(policy, clipped.start_optimiser(policy), x, minibatches=1, stop_kl=0.012)[0])[0]
         for x in (samples, dirty)
     ]
     np.testing.assert_array_equal(found[0], found[1])

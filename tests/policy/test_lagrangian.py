@@ -1,20 +1,31 @@
 """The rules of the multipliers against their formulas, and the penalised advantage."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
+from cmbpo.policy.lagrangian import (
+    AdamMultiplier,
+    PidMultiplier,
+    adam_multiplier,
+    ascend,
+    control,
+    follow,
+    penalise,
+    pid_multiplier,
+    start,
+)
 from cmbpo.trajectory import Samples
-from cmbpo.policy.lagrangian import adam_multiplier, ascend, control, penalise, pid_multiplier
 
 
 def test_multipliers_start_where_they_are_told():
-    np.testing.assert_allclose(adam_multiplier(1.0, 2).value, [1.0, 1.0], rtol=1e-6)
-    np.testing.assert_allclose(adam_multiplier(0.01, 1).value, [0.01], rtol=1e-5)
-    np.testing.assert_allclose(pid_multiplier(0.5, 3).value, [0.5, 0.5, 0.5])
+    np.testing.assert_allclose(adam_multiplier(2).value, [1.0, 1.0], rtol=1e-6)
+    np.testing.assert_allclose(adam_multiplier(1, first=0.01).value, [0.01], rtol=1e-5)
+    np.testing.assert_allclose(pid_multiplier(3, first=0.5).value, [0.5, 0.5, 0.5])
 
 
 def test_adam_follows_its_formula():
-    multiplier = adam_multiplier(1.0, 2)
+    multiplier = adam_multiplier(2)
     xi, m, v = np.log(np.expm1(1.0)) * np.ones(2), np.zeros(2), np.zeros(2)
     rng = np.random.default_rng(0)
     for t in range(1, 8):
@@ -26,7 +37,7 @@ def test_adam_follows_its_formula():
 
 
 def test_a_broken_limit_raises_only_its_own_multiplier():
-    multiplier = adam_multiplier(1.0, 2)
+    multiplier = adam_multiplier(2)
     for _ in range(20):
         multiplier = ascend(multiplier, jnp.array([5.0, -5.0]), learning_rate=0.05)
     assert multiplier.value[0] > 1.5
@@ -36,7 +47,7 @@ def test_a_broken_limit_raises_only_its_own_multiplier():
 def test_the_controller_follows_its_formula():
     rng = np.random.default_rng(0)
     excess = rng.normal(size=(9, 1)) * 10.0
-    multiplier = pid_multiplier(0.3, 1, delay=3)
+    multiplier = pid_multiplier(1, first=0.3, delay=3)
     integral, smooth, past = 0.3, 0.0, [0.0, 0.0, 0.0]
     for e in excess[:, 0]:
         multiplier = control(
@@ -51,12 +62,27 @@ def test_the_controller_follows_its_formula():
 
 
 def test_no_multiplier_is_ever_negative():
-    adam, pid = adam_multiplier(0.1, 1), pid_multiplier(0.1, 1)
+    adam, pid = adam_multiplier(1, first=0.1), pid_multiplier(1, first=0.1)
     for _ in range(50):
         adam = ascend(adam, jnp.array([-10.0]), learning_rate=0.05)
         pid = control(pid, jnp.array([-10.0]), gains=(0.1, 0.01, 0.01))
     assert float(adam.value[0]) >= 0.0
     assert float(pid.value[0]) == 0.0
+
+
+def test_multipliers_follow_the_rule_that_they_were_started_with():
+    gains = (0.1, 0.01, 0.2)
+    adam, pid = start("adam", 2), start("pid", 2)
+    assert isinstance(adam, AdamMultiplier)
+    assert isinstance(pid, PidMultiplier)
+    excess = jnp.array([3.0, -1.0])
+    for found, expected in (
+        (follow(adam, excess, gains=gains), ascend(adam, excess)),
+        (follow(pid, excess, gains=gains), control(pid, excess, gains=gains)),
+    ):
+        assert jax.tree.structure(found) == jax.tree.structure(expected)
+        for x, y in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+            np.testing.assert_array_equal(x, y)
 
 
 def test_the_penalised_advantage_is_its_formula():

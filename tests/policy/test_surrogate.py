@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from cmbpo.networks import Normaliser, Policy
-from cmbpo.trajectory import Samples
 from cmbpo.policy.surrogate import flatten, surrogate
+from cmbpo.trajectory import Samples
 
 ROWS, OBS, ACT, COST, HORIZON = 60, 3, 2, 2, 1000.0
 

@@ -10,10 +10,10 @@ import sys
 from dataclasses import asdict, replace
 from pathlib import Path
 
+import browser
 import numpy as np
 import pytest
 
-import browser
 from cmbpo import report
 from cmbpo.experiments import plan
 from cmbpo.report import appendix, page, tables
@@ -110,11 +110,11 @@ def test_compressed_tables_read_the_same(tmp_path, suffix, compress):
 def test_seeds_share_an_arm_and_changed_settings_do_not(tmp_path):
     fake(tmp_path / "a", ant(seed=0), episodes=30)
     fake(tmp_path / "b", ant(seed=1), episodes=30)
-    constant = replace(ant().mixing, rule="constant")
-    fake(tmp_path / "c", ant(seed=0, mixing=constant), episodes=30)
+    constant = replace(ant().real_share, rule="constant")
+    fake(tmp_path / "c", ant(seed=0, real_share=constant), episodes=30)
     fake(tmp_path / "d", ant("cpo"), episodes=30)
     arms = {arm.label: len(arm.runs["AntSafe"]) for arm in collect([tmp_path]).arms}
-    assert arms == {"CMBPO": 2, "CMBPO (mixing.rule constant)": 1, "CPO": 1}
+    assert arms == {"CMBPO": 2, "CMBPO (real_share.rule constant)": 1, "CPO": 1}
 
 
 def test_the_arms_of_figure_3_have_their_names_and_a_figure_of_their_own(tmp_path):
@@ -165,9 +165,9 @@ def test_a_setting_that_an_older_run_lacks_makes_no_arm(tmp_path):
 
 def test_a_setting_that_an_older_run_lacks_tells_the_others_apart(tmp_path):
     old = fake(tmp_path / "a", ant(seed=0), episodes=30)
-    rule = replace(ant().mixing, rule="constant")
+    rule = replace(ant().real_share, rule="constant")
     fake(tmp_path / "b", ant(seed=1), episodes=30)
-    fake(tmp_path / "c", ant(seed=2, mixing=rule), episodes=30)
+    fake(tmp_path / "c", ant(seed=2, real_share=rule), episodes=30)
     config = json.loads((old / "config.json").read_text())
     del config["settings"]["mixing"]["rule"]
     (old / "config.json").write_text(json.dumps(config))

@@ -23,7 +23,7 @@ from cmbpo.networks import Policy
 from cmbpo.runs import checkpoint
 from cmbpo.runs.run_folder import NonFiniteError, Run, RunError, check_finite, settings_from_json
 from cmbpo.runs.tables import read_table
-from cmbpo.settings.schema import DynamicsSettings, RolloutSettings, TrainSettings
+from cmbpo.settings.schema import EnsembleSettings, RolloutSettings, TrainSettings
 
 
 @pytest.fixture
@@ -130,7 +130,7 @@ def test_settings_come_back_from_json_exactly(seed, hidden, limit, temperature):
     settings = TrainSettings(
         seed=seed,
         cost_limit=limit,
-        dynamics=DynamicsSettings(hidden=hidden),
+        ensemble=EnsembleSettings(hidden=hidden),
         rollout=RolloutSettings(temperature=temperature),
     )
     config = json.loads(json.dumps({"settings": dataclasses.asdict(settings)}))

@@ -10,7 +10,7 @@ PAPER = {"AntSafe": (0.4, 5), "HalfCheetahSafe": (0.3, 5), "AntCircle": (0.2, 7)
 @pytest.mark.parametrize("task", PAPER)
 def test_the_paper_preset_is_the_table_of_appendix_b(task: str):
     s = preset("cmbpo", f"{task}-v0", "paper")
-    assert (s.mixing.first_alpha, s.rollout.first_horizon) == PAPER[task]
+    assert (s.real_share.first_alpha, s.rollout.first_horizon) == PAPER[task]
     assert (s.policy.hidden, s.critic.hidden) == ((256, 256), (128, 128))
     assert (s.advantage.discount, s.advantage.cost_discount) == (0.99, 0.97)
     assert (s.advantage.lam, s.advantage.cost_lam) == (0.95, 0.5)
@@ -19,11 +19,11 @@ def test_the_paper_preset_is_the_table_of_appendix_b(task: str):
     assert (region.backtracks, region.step) == (10, "cpo")
     assert s.batch_size == 50_000
     assert (s.critic.learning_rate, s.critic.batch_size, s.critic.epochs) == (3e-4, 2048, 8)
-    model = s.dynamics
+    model = s.ensemble
     assert (model.hidden, model.members, model.elites) == ((512, 512), 7, 5)
     assert (model.learning_rate, model.batch_size) == (1e-3, 2048)
     assert s.rollout.temperature == 2.0
-    assert (s.rollout.cut, s.mixing.rule) == ("trajectory", "paper")
+    assert (s.rollout.cut, s.real_share.rule) == ("trajectory", "paper")
     assert s.cost_limit is None, "the task's own limit, which is 10"
 
 

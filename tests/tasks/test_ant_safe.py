@@ -7,8 +7,8 @@ import pytest
 import cmbpo.tasks
 from cmbpo.envs.simulator import Simulator
 from cmbpo.tasks.ant_safe import AntSafe, centre_line
-from cmbpo.tasks.simulated import ThreadedCopies
 from cmbpo.tasks.physics.walls import WalledPhysics
+from cmbpo.tasks.simulated import ThreadedCopies
 
 TASK = AntSafe()
 MODEL = TASK.model

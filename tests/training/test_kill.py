@@ -19,11 +19,11 @@ TINY = shlex.split("""
     --env-id PointCircle-v0 --seed 3 --device cpu --num-envs 5 --batch-size 300
     --initial-steps 200 --archive-size 1000 --checkpoint-every 1
     --policy.hidden 8 --critic.hidden 8 --critic.members 2 --critic.batch-size 100
-    --critic.epochs 2 --dynamics.hidden 16 --dynamics.members 3 --dynamics.elites 2
-    --dynamics.batch-size 64 --dynamics.first-epochs 3 --dynamics.epochs 2
-    --dynamics.fit-every 100 --rollout.lanes 20 --rollout.probe 10
+    --critic.epochs 2 --ensemble.hidden 16 --ensemble.members 3 --ensemble.elites 2
+    --ensemble.batch-size 64 --ensemble.first-epochs 3 --ensemble.epochs 2
+    --ensemble.fit-every 100 --rollout.lanes 20 --rollout.probe 10
     --rollout.first-horizon 3 --rollout.min-horizon 3 --rollout.max-horizon 10
-    --mixing.min-real 50 --mixing.max-real 50
+    --real-share.min-real 50 --real-share.max-real 50
 """)
 
 

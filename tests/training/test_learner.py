@@ -7,12 +7,12 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from cmbpo.trajectory import Steps
 from cmbpo.policy import cost_estimate
 from cmbpo.settings.presets import preset
-from cmbpo.settings.schema import ConstraintSettings, CriticSettings
+from cmbpo.settings.schema import CostEstimateSettings, CriticSettings
 from cmbpo.tasks.point_circle import PointCircle
 from cmbpo.training import learner
+from cmbpo.trajectory import Steps
 
 ROWS, COPIES = 4, 5
 
@@ -71,7 +71,7 @@ def test_j_c_is_of_real_steps_of_the_costlier_kind_or_of_the_batch(source, imagi
     settings = replace(
         preset("cmbpo", "PointCircle-v0"),
         batch_size=2 * ROWS * COPIES,
-        constraint=ConstraintSettings(source=source, time_constant=0.0),
+        constraint=CostEstimateSettings(source=source, time_constant=0.0),
     )
     real = eqx.tree_at(lambda s: s.cost, some_steps(), replace_fn=lambda c: c.at[1, 2].set(1.0))
     rate = None if imagined is None else jnp.array([imagined])

@@ -12,7 +12,8 @@ import pytest
 
 import cmbpo
 from cmbpo.runs.run_folder import NonFiniteError, Run
-from cmbpo.settings.presets import ALGORITHMS, preset
+from cmbpo.settings.presets import preset
+from cmbpo.settings.registry import ALGORITHMS
 from cmbpo.settings.schema import TrainSettings
 from cmbpo.training import loop
 
@@ -33,8 +34,8 @@ def tiny(algo: str, folder: Path, **changes) -> TrainSettings:
         device="cpu",
         policy=replace(s.policy, hidden=(8,)),
         critic=replace(s.critic, hidden=(8,), members=2, batch_size=100, epochs=2),
-        dynamics=replace(
-            s.dynamics,
+        ensemble=replace(
+            s.ensemble,
             hidden=(16,),
             members=3,
             elites=2,
@@ -44,7 +45,7 @@ def tiny(algo: str, folder: Path, **changes) -> TrainSettings:
             fit_every=REAL,
         ),
         rollout=replace(s.rollout, lanes=20, probe=10),
-        mixing=replace(s.mixing, min_real=REAL, max_real=REAL),
+        real_share=replace(s.real_share, min_real=REAL, max_real=REAL),
         **changes,
     )
 
@@ -159,7 +160,7 @@ def test_another_run_lends_its_policy_critics_and_model(unbroken, tmp_path):
     lent = cmbpo.load(unbroken).policy
     same = jax.tree.map(lambda x, y: bool((x == y).all()), trainer.learner.policy, lent)
     assert all(jax.tree.leaves(same))
-    assert trainer.ledger.env_steps == 0
+    assert trainer.env_steps == 0
 
 
 @pytest.mark.parametrize(("adapts", "counted"), [(False, 200), (True, steps(3))])

@@ -1,6 +1,6 @@
 """One step of all real copies, and what a policy acts in: whatever simulates them."""
 
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -27,6 +27,7 @@ class RealStep(NamedTuple):
     terms: dict[str, Float[np.ndarray, " N"]]
 
 
+@runtime_checkable
 class Steppable(Protocol):
     """Copies of a task that are stepped together, each reset when its episode ends."""
 

@@ -51,6 +51,5 @@ def main(folder: Path, path: Path) -> None:
     reader = export(folder, path)
     print(f"{path}: the deterministic policy of {folder}")
     print(f"{reader}: reads it; needs NumPy only. On the robot's computer, with both files there:")
-    print(
-        f"  from numpy_policy import load; policy = load({path.name!r}); action = policy(observation)"
-    )
+    print("  from numpy_policy import load")
+    print(f"  action = load({path.name!r})(observation)")

@@ -8,8 +8,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from cmbpo.data.archive import Archive
 from cmbpo.data.data_split import holdout_rows
-from cmbpo.model import ensemble_fit
-from cmbpo.model.ensemble_fit import FitConfig, for_each_member
+from cmbpo.model.ensemble_fit import FitConfig, fit_members, for_each_member
 from cmbpo.networks import Mlp, Normaliser, identity_normaliser
 from cmbpo.normalisation import for_new_inputs, for_new_outputs, ratio, statistics
 
@@ -196,6 +195,21 @@ def _with_log_variance(target: Normaliser, shift: Float[Array, " target"]) -> No
     return Normaliser(jnp.concatenate([target.mean, shift]), std)
 
 
+def gradient_step(
+    net: Mlp,
+    opt_state: PyTree,
+    x: Float[Array, "B n_in"],
+    y: Float[Array, "B target"],
+    *,
+    learning_rate: float,
+    weight_decay: float,
+) -> tuple[Mlp, PyTree, Float[Array, ""]]:
+    """One step of Adam for one network."""
+    value, gradient = jax.value_and_grad(loss)(net, x, y, weight_decay=weight_decay)
+    updates, opt_state = optax.adam(learning_rate).update(gradient, opt_state)
+    return jax.tree.map(jnp.add, net, updates), opt_state, value
+
+
 class _FitData(eqx.Module):
     """What networks learn from, in standard units: all rows, and those held out."""
 
@@ -211,20 +225,18 @@ class _FitData(eqx.Module):
         error = jnp.mean((mean - self.held_y) ** 2, axis=-1)
         return jnp.sum(jnp.where(self.is_held, error, 0.0)) / jnp.maximum(jnp.sum(self.is_held), 1)
 
-
-def gradient_step(
-    net: Mlp,
-    opt_state: PyTree,
-    x: Float[Array, "B n_in"],
-    y: Float[Array, "B target"],
-    *,
-    learning_rate: float,
-    weight_decay: float,
-) -> tuple[Mlp, PyTree, Float[Array, ""]]:
-    """One step of Adam for one network."""
-    value, gradient = jax.value_and_grad(loss)(net, x, y, weight_decay=weight_decay)
-    updates, opt_state = optax.adam(learning_rate).update(gradient, opt_state)
-    return jax.tree.map(jnp.add, net, updates), opt_state, value
+    def step(
+        self, net: Mlp, opt_state: PyTree, rows: Int[Array, " B"], fit: FitConfig
+    ) -> tuple[Mlp, PyTree, Float[Array, ""]]:
+        """One step of Adam on these rows."""
+        return gradient_step(
+            net,
+            opt_state,
+            self.x[rows],
+            self.y[rows],
+            learning_rate=fit.learning_rate,
+            weight_decay=fit.weight_decay,
+        )
 
 
 def _fit_data(ensemble: Ensemble, archive: Archive) -> tuple[Ensemble, _FitData]:
@@ -249,28 +261,8 @@ def fit_ensemble(
 ) -> tuple[Ensemble, PyTree, FitReport]:
     """Train every network; the elites are those with the least hold-out error."""
     ensemble, data = _fit_data(ensemble, archive)
-
-    def step(
-        net: Mlp, opt_state: PyTree, rows: Int[Array, " B"]
-    ) -> tuple[Mlp, PyTree, Float[Array, ""]]:
-        return gradient_step(
-            net,
-            opt_state,
-            data.x[rows],
-            data.y[rows],
-            learning_rate=fit.learning_rate,
-            weight_decay=fit.weight_decay,
-        )
-
-    fitted = ensemble_fit.fit_members(
-        ensemble.members,
-        opt_state,
-        archive,
-        step,
-        data.holdout_error,
-        fit,
-        max_epochs=max_epochs,
-        key=key,
+    fitted = fit_members(
+        ensemble.members, opt_state, archive, data, fit, max_epochs=max_epochs, key=key
     )
     best_members, best_opt_state = fitted.best
     elites = jnp.argsort(fitted.best_error)[: ensemble.elites.shape[0]]

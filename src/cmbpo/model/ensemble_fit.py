@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -11,9 +12,6 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 from cmbpo.data.archive import Archive
 from cmbpo.data.data_split import MOST_ROWS, Order, is_held_out
 from cmbpo.networks import Mlp
-
-Step = Callable[[Mlp, PyTree, Int[Array, " B"]], tuple[Mlp, PyTree, Float[Array, ""]]]
-"""One gradient step on the rows given: the network and optimiser after it, and the loss."""
 
 
 def for_each_member(f: Callable) -> Callable:
@@ -35,6 +33,21 @@ class FitConfig:
     """Factor on the penalty on the weights."""
     patience: int = 5
     """Epochs without a gain of 1 % after which a network stops."""
+
+
+@runtime_checkable
+class FitData(Protocol):
+    """What networks learn from: all rows, and those held out."""
+
+    def step(
+        self, net: Mlp, opt_state: PyTree, rows: Int[Array, " B"], fit: FitConfig
+    ) -> tuple[Mlp, PyTree, Float[Array, ""]]:
+        """One gradient step on these rows: the network and optimiser after it, and the loss."""
+        ...
+
+    def holdout_error(self, net: Mlp) -> Float[Array, ""]:
+        """The error on the held-out rows, by which a network is stopped."""
+        ...
 
 
 class FitState(eqx.Module):
@@ -89,8 +102,7 @@ def fit_members(
     members: Mlp,
     opt_state: PyTree,
     archive: Archive,
-    step: Step,
-    holdout_error: Callable[[Mlp], Float[Array, ""]],
+    data: FitData,
     fit: FitConfig,
     *,
     max_epochs: Int[Array, ""] | int,
@@ -117,7 +129,7 @@ def fit_members(
             def batch(i: Int[Array, ""], carry: tuple) -> tuple:
                 net, opt_state, total = carry
                 rows = walk(i * fit.batch_size + jnp.arange(fit.batch_size))
-                net, opt_state, value = step(net, opt_state, rows)
+                net, opt_state, value = data.step(net, opt_state, rows, fit)
                 return net, opt_state, total + value
 
             start = state.net, state.opt_state, jnp.zeros(())
@@ -127,12 +139,12 @@ def fit_members(
                 state,
                 (net, opt_state, total / steps, key),
             )
-            return _keep_best(taught, holdout_error(net))
+            return _keep_best(taught, data.holdout_error(net))
 
         def unfinished(state: FitState) -> Bool[Array, ""]:
             return (state.epochs < max_epochs) & (state.waited < fit.patience)
 
-        start = _start(net, opt_state, holdout_error(net), key=key)
+        start = _start(net, opt_state, data.holdout_error(net), key=key)
         return jax.lax.while_loop(unfinished, epoch, start)
 
     count = members.layers[0].bias.shape[0]

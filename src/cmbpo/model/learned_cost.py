@@ -8,9 +8,8 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from cmbpo.data.archive import Archive
 from cmbpo.data.data_split import holdout_rows
-from cmbpo.model import ensemble_fit
 from cmbpo.model.ensemble import MOST_GROWTH, forward, weight_penalty
-from cmbpo.model.ensemble_fit import FitConfig, for_each_member
+from cmbpo.model.ensemble_fit import FitConfig, fit_members, for_each_member
 from cmbpo.networks import Mlp, Normaliser, identity_normaliser
 from cmbpo.normalisation import for_new_inputs, for_new_outputs, statistics, with_weights
 
@@ -140,6 +139,18 @@ class _FitData(eqx.Module):
         ) * jax.nn.softplus(z)
         return jnp.mean(jnp.where(self.logistic[None], logistic, (z - y) ** 2), axis=-1)
 
+    def step(
+        self, net: Mlp, opt_state: PyTree, rows: Int[Array, " B"], fit: FitConfig
+    ) -> tuple[Mlp, PyTree, Float[Array, ""]]:
+        """One step of Adam on these rows."""
+
+        def loss(net: Mlp) -> Float[Array, ""]:
+            return jnp.mean(self.errors(net, rows)) + fit.weight_decay * weight_penalty(net)
+
+        value, gradient = jax.value_and_grad(loss)(net)
+        updates, opt_state = optax.adam(fit.learning_rate).update(gradient, opt_state)
+        return jax.tree.map(jnp.add, net, updates), opt_state, value
+
     def holdout_error(self, net: Mlp) -> Float[Array, ""]:
         """Mean error of the held-out rows."""
         error = self.errors(net, self.held)
@@ -230,26 +241,8 @@ def fit_cost_model(
     They learn from real next states and judge imagined ones, as a known function would.
     """
     cost_model, data = _fit_data(cost_model, archive)
-
-    def step(
-        net: Mlp, opt_state: PyTree, rows: Int[Array, " B"]
-    ) -> tuple[Mlp, PyTree, Float[Array, ""]]:
-        def loss(net: Mlp) -> Float[Array, ""]:
-            return jnp.mean(data.errors(net, rows)) + fit.weight_decay * weight_penalty(net)
-
-        value, gradient = jax.value_and_grad(loss)(net)
-        updates, opt_state = optax.adam(fit.learning_rate).update(gradient, opt_state)
-        return jax.tree.map(jnp.add, net, updates), opt_state, value
-
-    fitted = ensemble_fit.fit_members(
-        cost_model.members,
-        opt_state,
-        archive,
-        step,
-        data.holdout_error,
-        fit,
-        max_epochs=max_epochs,
-        key=key,
+    fitted = fit_members(
+        cost_model.members, opt_state, archive, data, fit, max_epochs=max_epochs, key=key
     )
     members, opt_state = fitted.best
     cost_model = eqx.tree_at(

@@ -51,7 +51,7 @@ def area_under_curve(
 
 
 class _HeldOut(eqx.Module):
-    """Held-out rows, their next states imagined: what the cost_model say of them, and the truth."""
+    """Held-out rows with imagined next states: what the cost model says of them, and the truth."""
 
     value: Float[Array, "E held out"]
     truth: Float[Array, "held out"]

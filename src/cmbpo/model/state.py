@@ -206,7 +206,7 @@ def _world(model: Model, s: RolloutSettings, task: KnownTask) -> World:
 def set_limits(
     model: Model, policy: Policy, settings: TrainSettings, task: KnownTask, key: PRNGKeyArray
 ) -> Model:
-    """D̄₀ along imagined trajectories of h₀ steps, and the limits d_m and d_H that follow from it."""
+    """D̄₀ along imagined trajectories of h₀ steps, and the limits d_m and d_H that follow."""
     s = settings.rollout
     key_starts, key_draw, key_probe = jax.random.split(key, 3)
     starts = past_policies(model.archive, policy, temperature=s.temperature, key=key_starts)

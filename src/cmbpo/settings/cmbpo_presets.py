@@ -103,6 +103,15 @@ _HALF_CHEETAH_SAFE = {
     "trust_region.cost_gain": 2.0,
 }
 
+_ANTS = {
+    "first_episode": 100,
+    "advantage.discount": 0.995,
+    "rollout.max_horizon": 40,
+    "cost_estimate.target": 0.5,
+    "trust_region.max_kl": 0.02,
+    "trust_region.hysteresis": 1.0,
+}
+
 # The cheetah's view of cost, and of the reward one that is long enough to regret a fall. With
 # γ = 0.99 half of the ants run fast and fall: 1670 after 656,000 steps of one seed, with a third of
 # each episode missing; with 0.995 the same seed has 2550. In whole episodes an ant that cannot walk
@@ -112,19 +121,14 @@ _HALF_CHEETAH_SAFE = {
 # ones fall 0.1 to 0.5 times in 1000 steps instead of 0.1 to 0.7.
 _ANT_SAFE = {
     **PAPER_EXCEPTIONS["AntSafe"],
+    **_ANTS,
     "total_steps": 1_500_000,
-    "first_episode": 100,
     "policy.log_std": -2.5,
-    "advantage.discount": 0.995,
     "advantage.cost_discount": 0.99,
     "advantage.cost_lam": 0.9,
     "advantage.terminal_cost_value": 30.0,
-    "rollout.max_horizon": 40,
     "rollout.end_over_members": True,
-    "cost_estimate.target": 0.5,
     "cost_estimate.time_constant": 2.0,
-    "trust_region.max_kl": 0.02,
-    "trust_region.hysteresis": 1.0,
 }
 
 # The lane's edge is seconds away and the circle further: a long view of both, longer steps. With
@@ -134,21 +138,16 @@ _ANT_SAFE = {
 # circle) and a view of cost of 200 steps, it is 8,100.
 _ANT_CIRCLE = {
     **PAPER_EXCEPTIONS["AntCircle"],
+    **_ANTS,
     "total_steps": 2_000_000,
-    "first_episode": 100,
     "policy.normalise": True,
     "policy.adapt_units": True,
-    "advantage.discount": 0.995,
     "advantage.cost_discount": 0.995,
     "advantage.cost_lam": 0.95,
     "advantage.terminal_cost_value": 10.0,
-    "rollout.max_horizon": 40,
     "real_share.min_real": 2000,
     "real_share.max_real": 2000,
-    "cost_estimate.target": 0.5,
     "cost_estimate.time_constant": 1.0,
-    "trust_region.max_kl": 0.02,
-    "trust_region.hysteresis": 1.0,
     "trust_region.cost_gain": 2.0,
 }
 

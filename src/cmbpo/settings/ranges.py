@@ -14,12 +14,12 @@ from typing import Annotated, Any, Literal
 class Range:
     """The numbers from `low` to `high`; `above` and `below` leave out the ends themselves."""
 
-    low: float = -math.inf
-    high: float = math.inf
+    low: float | int = -math.inf
+    high: float | int = math.inf
     above: bool = False
     below: bool = False
 
-    def holds(self, value: float) -> bool:
+    def holds(self, value: float | int) -> bool:
         """Whether a number is in the range; infinite ones and those that are none never are."""
         from_low = value > self.low if self.above else value >= self.low
         to_high = value < self.high if self.below else value <= self.high

@@ -66,15 +66,9 @@ class AntCircle(SimulatedTask):
     frame_skip = 1
     camera = Camera("torso", height=0.5, distance=14.0, elevation=-35.0, azimuth=90.0)
 
-    @property
-    def model(self) -> mujoco.MjModel:
-        """The ant on its floor."""
-        return _model(drawn=False)
-
-    @property
-    def drawing(self) -> mujoco.MjModel:
-        """The same with the circle and the two lines."""
-        return _model(drawn=True)
+    def scene(self, *, drawn: bool) -> mujoco.MjModel:
+        """The ant on its floor; drawn with the circle and the two lines."""
+        return _model(drawn=drawn)
 
     def unsafe(self, obs: Float[Any, "*batch obs"]) -> Bool[Any, "*batch"]:
         """Whether the centre of mass is outside the lane."""

@@ -67,20 +67,14 @@ class AntSafe(SimulatedTask):
     frame_skip = 5
     camera = Camera("torso", height=0.5, distance=17.0, elevation=-28.0, azimuth=30.0)
 
-    @property
-    def model(self) -> mujoco.MjModel:
-        """The ant among its walls."""
-        return _model(with_walls=True, drawn=False)
+    def scene(self, *, drawn: bool) -> mujoco.MjModel:
+        """The ant among its walls; drawn with lines where the cost begins."""
+        return _model(with_walls=True, drawn=drawn)
 
     @property
     def ant_alone(self) -> mujoco.MjModel:
         """The same without walls."""
         return _model(with_walls=False, drawn=False)
-
-    @property
-    def drawing(self) -> mujoco.MjModel:
-        """The ant among its walls, with lines where the cost begins."""
-        return _model(with_walls=True, drawn=True)
 
     def near_wall(self, obs: Float[Any, "*batch obs"]) -> Bool[Any, "*batch"]:
         """Whether the torso is too far from the corridor's centre line."""

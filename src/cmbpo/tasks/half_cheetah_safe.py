@@ -81,15 +81,9 @@ class HalfCheetahSafe(SimulatedTask):
                 f"control_cost is {self.control_cost!r}; allowed: a finite number, 0 or more"
             )
 
-    @property
-    def model(self) -> mujoco.MjModel:
-        """The cheetah and the obstacle."""
-        return _model(drawn=False)
-
-    @property
-    def drawing(self) -> mujoco.MjModel:
-        """The same between side walls."""
-        return _model(drawn=True)
+    def scene(self, *, drawn: bool) -> mujoco.MjModel:
+        """The cheetah and the obstacle; drawn between side walls."""
+        return _model(drawn=drawn)
 
     def unsafe(self, obs: Float[Any, "*batch obs"]) -> Bool[Any, "*batch"]:
         """Whether the obstacle is nearer than 2 m."""

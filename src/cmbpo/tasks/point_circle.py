@@ -61,15 +61,9 @@ class PointCircle(SimulatedTask):
     frame_skip = 10
     camera = Camera("point", height=0.0, distance=7.0, elevation=-55.0, azimuth=90.0)
 
-    @property
-    def model(self) -> mujoco.MjModel:
-        """The point mass."""
-        return _model(drawn=False)
-
-    @property
-    def drawing(self) -> mujoco.MjModel:
-        """The same on a floor with the circle and the two lines."""
-        return _model(drawn=True)
+    def scene(self, *, drawn: bool) -> mujoco.MjModel:
+        """The point mass; drawn on a floor with the circle and the two lines."""
+        return _model(drawn=drawn)
 
     def unsafe(self, obs: Float[Any, "*batch obs"]) -> Bool[Any, "*batch"]:
         """Whether the point is outside the lane."""

@@ -96,15 +96,19 @@ class SimulatedTask(Task):
         """Why transitions cost, by name; several reasons may hold at once."""
         return {f"cost_{name}": cost[:, i] for i, name in enumerate(self.cost_names)}
 
-    @property
     @abstractmethod
-    def model(self) -> mujoco.MjModel:
-        """The physics of the whole scene, compiled once for all copies."""
+    def scene(self, *, drawn: bool) -> mujoco.MjModel:
+        """The whole scene, compiled once for all copies; `drawn`: with what is only seen."""
 
     @property
-    @abstractmethod
+    def model(self) -> mujoco.MjModel:
+        """The scene that is simulated."""
+        return self.scene(drawn=False)
+
+    @property
     def drawing(self) -> mujoco.MjModel:
-        """The same with scenery that is only seen, for pictures."""
+        """The scene that is shown in pictures."""
+        return self.scene(drawn=True)
 
     def copies(self, num_envs: int, *, threads: int) -> "ThreadedCopies":
         """Copies in threads of MuJoCo."""
@@ -113,6 +117,9 @@ class SimulatedTask(Task):
     def environment(self, **options: Any) -> gymnasium.Env:
         """One copy with its time limit."""
         return gymnasium.make(self.env_id, task=self, disable_env_checker=True, **options)
+
+    def verify(self) -> None:
+        """Nothing to do: one definition of cost and end serves robot and model."""
 
     def physics(self, threads: int) -> Physics:
         """What advances the states of many copies in threads."""

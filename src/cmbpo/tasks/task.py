@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import gymnasium
 import numpy as np
@@ -23,6 +23,7 @@ class Outcome(NamedTuple):
     terms: dict[str, Float[np.ndarray, " N"]]
 
 
+@runtime_checkable
 class Copies(Protocol):
     """What steps the copies of a task side by side: threads of MuJoCo, vector environments, ….
 
@@ -35,7 +36,7 @@ class Copies(Protocol):
     def begin(
         self, rows: Int[np.ndarray, " ended"], random: Sequence[np.random.Generator]
     ) -> tuple[Float[np.ndarray, "ended state"], Float[np.ndarray, "ended obs"]]:
-        """Start an episode in these copies, each from its own generator: state, and what is seen."""
+        """Start an episode in these copies, each from its own generator: states, observations."""
         ...
 
     def step(
@@ -132,6 +133,7 @@ class Task(ABC):
     def environment(self, **options: Any) -> gymnasium.Env:
         """One copy as a Gymnasium environment; `options` are such as the render mode."""
 
+    @abstractmethod
     def verify(self) -> None:
         """Hold `costs` and `terminated` against the robot, where another hand wrote them."""
 

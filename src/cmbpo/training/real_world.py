@@ -1,4 +1,4 @@
-"""The real side of a run: the copies of the task, their episodes, and what all of it cost so far."""
+"""The real side of a run: the copies of the task, their episodes, and what all of it cost."""
 
 from typing import Any
 

@@ -1,0 +1,154 @@
+"""The rows of algorithms and tasks name what exists, and settings that are not read change nothing."""
+
+import importlib
+import typing
+from typing import Any, Literal
+
+import pytest
+
+import cmbpo.tasks
+from cmbpo.settings import presets
+from cmbpo.settings.overrides import flat, names, with_values
+from cmbpo.settings.registry import (
+    ALGORITHMS,
+    TASKS,
+    algorithm_name,
+    is_built_in,
+    reads,
+    short_name,
+    task_name,
+)
+from cmbpo.settings.schema import TrainSettings
+from cmbpo.training.trainer import Trainer
+from tests.settings.test_ranges import kind_of, plain
+from tests.tiny import tiny
+
+
+@pytest.mark.parametrize("algo", ALGORITHMS)
+def test_a_row_names_modules_that_have_what_is_looked_for_there(algo: str):
+    row = ALGORITHMS[algo]
+    assert importlib.import_module(row.module).ALGORITHM
+    module, _, kind = row.trainer.partition(":")
+    assert issubclass(getattr(importlib.import_module(module), kind), Trainer)
+    assert tuple(importlib.import_module(row.preset).PRESETS) == presets.PRESETS
+
+
+@pytest.mark.parametrize("algo", ALGORITHMS)
+def test_what_a_row_reads_are_groups_and_settings_that_exist(algo: str):
+    known = {*names(), *(name.split(".")[0] for name in names())}
+    assert set(ALGORITHMS[algo].reads) <= known
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_a_task_is_of_the_class_that_its_row_names(task: str):
+    found = cmbpo.tasks.get(task)
+    assert found.name == f"{task}-v0"
+    assert f"{type(found).__module__}:{type(found).__name__}" == TASKS[task]
+
+
+@pytest.mark.parametrize(
+    ("spelling", "name"),
+    [
+        *((s, "trpo-lag") for s in ("TRPOLag", "trpo_lag", "trpo-lag", "TRPO-Lag", "TRPO-L")),
+        *((s, "ppo-lag") for s in ("PPOLag", "ppo_l", "PPO-L")),
+        *((s, "cpo") for s in ("CPO", "cpo")),
+        ("CMBPO", "cmbpo"),
+    ],
+)
+def test_spellings_of_other_libraries_are_understood(spelling: str, name: str):
+    assert algorithm_name(spelling) == name
+
+
+def test_no_two_algorithms_share_a_spelling():
+    spelt = [s for name, row in ALGORITHMS.items() for s in (name.replace("-", ""), *row.spellings)]
+    assert len({s for s in spelt}) >= len(ALGORITHMS)
+    for name, row in ALGORITHMS.items():
+        assert {algorithm_name(s) for s in row.spellings} <= {name}
+
+
+def test_unknown_names_are_named():
+    with pytest.raises(ValueError, match=r"'sac'; there are cmbpo, cpo, trpo-lag, ppo-lag, trpo"):
+        algorithm_name("sac")
+    with pytest.raises(ValueError, match=r"'Humanoid-v5'; there are AntSafe"):
+        task_name("Humanoid-v5")
+
+
+def test_a_task_is_found_by_its_name_with_or_without_version_and_namespace():
+    for env_id in ("AntSafe", "AntSafe-v0", "cmbpo/AntSafe-v0"):
+        assert is_built_in(env_id)
+        assert task_name(env_id) == "AntSafe"
+    for env_id in ("AntSafe-v1", "my_robots:AntSafe-v0", "other/AntSafe-v0", "antsafe"):
+        assert not is_built_in(env_id)
+
+
+@pytest.mark.parametrize(
+    ("env_id", "short"),
+    [
+        ("cmbpo/AntSafe-v0", "AntSafe"),
+        ("AntSafe-v0", "AntSafe"),
+        ("package:MyRobot-v12", "MyRobot"),
+        ("package.module:ns/My-very-Robot-v0", "My-very-Robot"),
+        ("python:lambda", "lambda"),
+    ],
+)
+def test_folders_have_the_bare_name_of_any_environment(env_id: str, short: str):
+    assert short_name(env_id) == short
+
+
+def test_each_algorithm_reads_its_own_groups_and_every_one_the_settings_of_a_run():
+    assert reads("cmbpo", "ensemble.members")
+    assert reads("trpo-lag", "lagrangian.gains")
+    assert reads("ppo-lag", "clipped.stop_kl")
+    assert not reads("cpo", "ensemble.members")
+    assert not reads("trpo", "cost_estimate.target")
+    assert not reads("ppo-lag", "trust_region.max_kl")
+    for algo in ALGORITHMS:
+        for name in ("seed", "total_steps", "cost_limit", "env.horizon", "wandb", "policy.hidden"):
+            assert reads(algo, name)
+
+
+def test_every_setting_is_read_by_some_algorithm():
+    unread = [name for name in names() if not any(reads(algo, name) for algo in ALGORITHMS)]
+    assert unread == []
+
+
+def another(name: str, value: Any) -> Any:
+    """A value that is allowed and not the present one."""
+    kind = kind_of(name)
+    if typing.get_origin(plain(kind)) is Literal:
+        return next(choice for choice in typing.get_args(plain(kind)) if choice != value)
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, tuple):
+        return tuple(another(name, one) for one in value)
+    return value + 1 if isinstance(value, int) else 0.5 * value + 0.1
+
+
+@pytest.mark.parametrize("algo", [algo for algo in ALGORITHMS if algo != "cmbpo"])
+def test_what_an_algorithm_does_not_read_changes_nothing(algo: str, tmp_path):
+    """So that a flag which is refused is one that would have done nothing."""
+    settings = tiny(algo, tmp_path, policy__normalise=True)
+    values = {
+        name: value
+        for name, value in flat(_nested(settings)).items()
+        # None says whole episodes; of an algorithm that heeds no cost it can be nothing else
+        if not reads(algo, name) and name != "first_episode"
+    }
+    assert len(values) > 20
+    other = with_values(settings, {name: another(name, value) for name, value in values.items()})
+    assert all(flat(_nested(other))[name] != value for name, value in values.items())
+    assert _updates(other) == _updates(settings)
+
+
+def _nested(settings: TrainSettings) -> dict[str, Any]:
+    import dataclasses
+
+    return dataclasses.asdict(settings)
+
+
+def _updates(settings: TrainSettings) -> list[dict[str, Any]]:
+    trainer = Trainer(settings, cmbpo.tasks.get(settings.env_id))
+    trainer.warm_up()
+    found = [trainer.step() for _ in range(2)]
+    trainer.close()
+    return [{k: v for k, v in row.items() if not k.startswith("Time/")} for row in found]
