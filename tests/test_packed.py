@@ -12,6 +12,8 @@ from cmbpo.report import packed
 from cmbpo.report.read import collect
 from test_report import ant, command, fake
 
+RESULTS = Path(__file__).resolve().parent.parent / "results"
+
 
 def pack(folder: Path, archive: Path) -> Path:
     """What lies in a folder, as an archive."""
@@ -121,3 +123,12 @@ def test_a_file_that_is_no_archive_is_refused(tmp_path):
     shutil.copy(tmp_path / "run" / "config.json", words)
     with pytest.raises(ValueError, match="cannot be unpacked"):
         collect([words])
+
+
+@pytest.mark.skipif(not RESULTS.exists(), reason="the runs are not part of the package")
+def test_the_notebook_speaks_of_every_question_that_the_archive_has_runs_of():
+    with tarfile.open(RESULTS / "tuning.tar.xz") as archive:
+        questions = {name.split("/")[0] for name in archive.getnames()}
+    notebook = (RESULTS / "NOTEBOOK.md").read_text(encoding="utf-8")
+    assert {name for name in questions if f"`{name}" not in notebook} == set()
+    assert packed.count(RESULTS / "tuning.tar.xz") == 335
