@@ -131,4 +131,3 @@ def test_the_notebook_speaks_of_every_question_that_the_archive_has_runs_of():
         questions = {name.split("/")[0] for name in archive.getnames()}
     notebook = (RESULTS / "NOTEBOOK.md").read_text(encoding="utf-8")
     assert {name for name in questions if f"`{name}" not in notebook} == set()
-    assert packed.count(RESULTS / "tuning.tar.xz") == 335
