@@ -22,11 +22,12 @@ def jax_turn():
     import jax
     import jax.numpy as jnp
 
-    from cmbpo.model import ensemble
+    from cmbpo.model.ensemble import Ensemble, ensemble_optimiser, gradient_step
+    from cmbpo.model.ensemble_fit import for_each_member
 
     key = jax.random.key(0)
     n_target = WIDTHS[-1] // 2
-    ensemble = ensemble.Ensemble(
+    ensemble = Ensemble(
         n_target - 1,
         WIDTHS[0] - n_target + 1,
         hidden=WIDTHS[1:-1],
@@ -40,20 +41,11 @@ def jax_turn():
     def train(net, opt_state, x, y):
         def step(_, carry):
             net, opt_state, _ = carry
-            return ensemble.gradient_step(
-                net,
-                opt_state,
-                x,
-                y,
-                variance_loss="regularised",
-                layer_norm=False,
-                learning_rate=1e-3,
-                weight_decay=1e-6,
-            )
+            return gradient_step(net, opt_state, x, y, learning_rate=1e-3, weight_decay=1e-6)
 
         return jax.lax.fori_loop(0, STEPS, step, (net, opt_state, jnp.zeros(())))
 
-    turn = jax.jit(ensemble.for_each_member(train), donate_argnums=(0, 1))
+    turn = jax.jit(for_each_member(train), donate_argnums=(0, 1))
     state = [ensemble.members, ensemble_optimiser(ensemble)]
 
     def run():

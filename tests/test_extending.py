@@ -2,9 +2,9 @@
 
 import re
 import sys
-from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import equinox as eqx
 import gymnasium
@@ -56,19 +56,23 @@ def swimmer(monkeypatch):
     return cmbpo.tasks.get("SwimmerSafe")
 
 
-@pytest.mark.parametrize("where", re.findall(r"`(src/cmbpo/\S+\.py)`, *\n", PAGE))
-def test_the_modules_of_the_page_are_not_there_already(where):
-    assert not Path(where).exists()
+@pytest.fixture
+def compiled_fast():
+    """Programs that are soon compiled, not fast ones."""
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", False)
 
 
 LIMIT, SIGMA, ROWS = 1.0, 0.3, 1024
+STARTS = jnp.array([0.0, 2.0])
 
 
-def at(mean: float) -> Policy:
+def at(mean: jax.Array) -> Policy:
     """A policy that sees nothing and acts with this mean."""
     key = jax.random.key(0)
     policy = Policy(1, 1, hidden=(), log_std=float(np.log(SIGMA)), last_layer_scale=0.0, key=key)
-    return eqx.tree_at(lambda p: p.net.layers[0].bias, policy, jnp.array([mean]))
+    return eqx.tree_at(lambda p: p.net.layers[0].bias, policy, mean[None])
 
 
 def cost_of(policy: Policy):
@@ -91,13 +95,15 @@ def samples_of(policy: Policy) -> Samples:
     )
 
 
-def probed(updates: int, start: float):
-    """The mean action and what a step predicted, after each update; σ is held."""
+def probed(updates: int):
+    """Mean action after each update and what its step predicted, from STARTS; σ is held."""
     settings = changed(
         preset("focops", "PointCircle"),
-        {"clipped": {"learning_rate": 3e-3, "iterations": 10, "minibatches": 1}},
+        {
+            "clipped": {"learning_rate": 3e-3, "iterations": 10, "minibatches": 1},
+            "lagrangian": {"rule": "adam"},
+        },
     )
-    settings = changed(settings, {"lagrangian.rule": "adam", "trust_region.max_kl": 0.02})
     update, target = algorithm("focops"), jnp.array([LIMIT])
 
     def one(carry, key):
@@ -109,26 +115,21 @@ def probed(updates: int, start: float):
         better = eqx.tree_at(lambda p: p.log_std, better, policy.log_std)
         return (better, state), (better(jnp.zeros(1)).mean[0], step)
 
-    first = (at(start), update.start(at(start), 1, settings))
-    return jax.jit(lambda keys: jax.lax.scan(one, first, keys)[1])(
-        jax.random.split(jax.random.key(1), updates)
-    )
+    def from_start(mean):
+        first = (at(mean), update.start(at(mean), 1, settings))
+        keys = jax.random.split(jax.random.key(1), updates)
+        return jax.lax.scan(one, first, keys)[1]
+
+    return jax.tree.map(np.asarray, jax.jit(jax.vmap(from_start))(STARTS))
 
 
 @pytest.mark.usefixtures("focops")
-@pytest.mark.parametrize("start", [0.0, 2.0])
-def test_focops_reaches_the_best_safe_policy_of_a_problem_solved_on_paper(start):
-    means, taken = probed(900, start)
-    best = np.sqrt(LIMIT - SIGMA**2)
-    assert np.mean(means[-300:]) == pytest.approx(best, abs=0.03)
-    assert np.mean(means[-300:] ** 2 + SIGMA**2) <= 1.03 * LIMIT
-    assert np.max(taken.kl) < 2 * 0.02
-
-
-@pytest.mark.usefixtures("focops")
-def test_focops_lowers_the_cost_where_the_limit_is_violated():
-    _, taken = probed(60, 2.0)
-    assert np.all(taken.cost_change[20:] < 0.0), "once the multiplier has grown"
+def test_focops_reaches_the_best_safe_policy_of_a_problem_solved_on_paper():
+    means, step = probed(900)
+    np.testing.assert_allclose(means[:, -300:].mean(axis=1), np.sqrt(LIMIT - SIGMA**2), atol=0.03)
+    assert ((means[:, -300:] ** 2).mean(axis=1) + SIGMA**2 <= 1.03 * LIMIT).all()
+    assert (step.cost_change[1, 20:60] < 0.0).all(), "violated, once the multiplier has grown"
+    assert step.kl.max() < 2.0 * preset("focops", "PointCircle").trust_region.max_kl
 
 
 def test_no_state_beyond_the_trust_region_pulls(focops):
@@ -139,7 +140,7 @@ def test_no_state_beyond_the_trust_region_pulls(focops):
     assert gradient == pytest.approx(-1.0 / focops.TEMPERATURE)
 
 
-@pytest.mark.usefixtures("focops")
+@pytest.mark.usefixtures("focops", "compiled_fast")
 def test_focops_trains_with_its_own_flags_and_goes_on(tmp_path):
     settings = tiny("focops", tmp_path, total_steps=1000, policy__normalise=False)
     folder, _ = loop.run(settings)
@@ -147,14 +148,16 @@ def test_focops_trains_with_its_own_flags_and_goes_on(tmp_path):
     written = rows(folder)
     assert [int(row["TotalEnvSteps"]) for row in written] == [400, 800, 1200, 1600]
     assert all(float(row["Metrics/LagrangeMultiplier"]) > 0.0 for row in written)
-    with pytest.raises(ValueError, match="ensemble.members is not read by focops"):
+    with pytest.raises(ValueError, match=r"ensemble\.members is not read by focops"):
         changed(settings, {"ensemble.members": 3})
 
 
 def test_the_swimmer_is_gymnasiums_with_a_threshold(swimmer):
     """Step by step from the same state, as Gymnasium's own starts its solver warm."""
     simulator = Simulator(swimmer, 3, seed=0, threads=1)
-    robots = [gymnasium.make("Swimmer-v5", disable_env_checker=True).unwrapped for _ in range(3)]
+    robots: list[Any] = [
+        gymnasium.make("Swimmer-v5", disable_env_checker=True).unwrapped for _ in range(3)
+    ]
     random, costly = np.random.default_rng(0), 0
     for robot in robots:
         robot.reset(seed=0)
@@ -173,10 +176,9 @@ def test_the_swimmer_is_gymnasiums_with_a_threshold(swimmer):
     assert 50 < costly < 550, "both sides of the threshold were seen"
 
 
-@pytest.mark.parametrize("algo", ["cpo", "cmbpo"])
-@pytest.mark.usefixtures("swimmer")
-def test_the_swimmer_trains(tmp_path, algo):
-    settings = tiny(algo, tmp_path, env_id="SwimmerSafe-v0", total_steps=steps(2))
-    folder, policy = loop.run(replace(settings, checkpoint_every=2))
+@pytest.mark.usefixtures("swimmer", "compiled_fast")
+def test_the_swimmer_trains_in_the_world_and_in_imagination(tmp_path):
+    settings = tiny("cmbpo", tmp_path, env_id="SwimmerSafe-v0", total_steps=steps(2))
+    folder, policy = loop.run(settings)
     assert float(rows(folder)[-1]["Constraint/Limit"]) == 25.0
     assert policy(jnp.zeros(8)).mean.shape == (2,)

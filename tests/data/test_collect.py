@@ -73,7 +73,6 @@ def test_draws_are_standard_normal_and_follow_from_the_key(point):
 def test_the_episodes_that_end_are_those_of_the_ledger(point):
     simulator, ledger, policy = point
     simulator = Simulator(simulator.task, N, seed=0, episode_steps=3)
-    # The first episodes were allotted three steps; a new simulator notes them from their start.
     real, episodes = collect(
         simulator, ledger, policy, steps=STEPS, rows=ROWS, key=jax.random.key(1)
     )

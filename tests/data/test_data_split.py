@@ -1,3 +1,5 @@
+import math
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -8,6 +10,7 @@ from cmbpo.data import data_split
 from cmbpo.data.archive import Archive
 from cmbpo.data.data_split import HOLDOUT, MAX_HOLDOUT, MOST_ROWS, STRIDES, Order
 from cmbpo.networks import Gaussian
+from cmbpo.settings.schema import TrainSettings
 from cmbpo.trajectory import Steps
 
 is_held_out = jax.jit(data_split.is_held_out, static_argnames=("holdout", "max_holdout"))
@@ -92,15 +95,18 @@ def test_a_batch_is_spread_over_all_rows():
         assert np.abs(share - 204.8).max() < 25
 
 
-def test_strides_are_primes_that_no_list_of_allowed_length_shares_all_of():
-    """Steps of a prime visit every entry once unless it divides the length; some prime does not."""
+def test_of_the_strides_one_suits_every_list():
+    """A prime visits every entry once unless it divides the length, and not all of them can."""
     for prime in STRIDES:
-        assert all(prime % n for n in range(2, int(prime**0.5) + 1))
-    smallest, product = 1, 0
-    for product, prime in enumerate(sorted(STRIDES), start=1):
-        smallest *= prime
-        if smallest > MOST_ROWS:
-            break
-    assert product < len(STRIDES)
-    # The largest product of a stride and a position fits into 32 bits.
-    assert (MOST_ROWS + MOST_ROWS * max(STRIDES)) / 2**31 <= 1.0 + 1.0 / max(STRIDES)
+        assert all(prime % n for n in range(2, prime))
+    assert math.prod(STRIDES) > MOST_ROWS
+
+
+def test_the_largest_archive_is_walked_without_overflow():
+    count = 2_000_000
+    with pytest.raises(ValueError, match="archive_size"):
+        TrainSettings(archive_size=count + 1)
+    order = Order(jnp.ones(count, bool))
+    for seed in range(3):
+        rows = np.asarray(order.walk(key=jax.random.key(seed))(jnp.arange(count)))
+        np.testing.assert_array_equal(np.bincount(rows, minlength=count), 1)

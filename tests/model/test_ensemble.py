@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.stats
 
 from cmbpo.data import archive as archives
 from cmbpo.data.archive import Archive
@@ -209,11 +210,21 @@ def test_networks_differ_and_disagree_more_where_there_was_no_data(fitted):
     assert ratio > 20.0
 
 
-def test_disagreement_ranks_true_errors(fitted):
-    archive, ensemble, _, _ = fitted
-    found = jax.jit(reliability)(ensemble, archive)
-    assert 0.2 < float(found.rank_correlation) <= 1.0
-    assert 0.0 < float(found.disagreement) < 0.1
+def test_disagreement_ranks_true_errors_in_and_beyond_the_data(fitted):
+    _, ensemble, _, _ = fitted
+    wider = linear_system(1500, seed=11, scale=3.0)
+    found = jax.jit(reliability)(ensemble, wider)
+    rows, used = (np.asarray(x) for x in holdout_rows(wider))
+    rows = rows[used]
+    prediction = predict(ensemble, wider.obs[rows], wider.act[rows])
+    truth = np.concatenate([wider.next_obs - wider.obs, wider.reward[:, None]], axis=1)[rows]
+    error = (np.asarray(prediction.mean).mean(axis=0) - truth) / np.asarray(ensemble.target.std)
+    value = np.asarray(disagreement(prediction))
+    expected = np.asarray(scipy.stats.spearmanr(value, (error**2).mean(axis=1)))[0]
+    np.testing.assert_allclose(found.rank_correlation, expected, rtol=1e-3)
+    assert float(found.rank_correlation) > 0.5
+    clipped = np.minimum(value, np.quantile(value, 0.95))
+    np.testing.assert_allclose(found.disagreement, clipped.mean(), rtol=1e-3)
 
 
 def fitted_once(ensemble: Ensemble) -> Ensemble:

@@ -80,9 +80,7 @@ def seen(*examples: float) -> Quality:
     ("n_cost", "ends", "costs", "end"),
     [(2, True, [5.0, 6.0], 7.0), (2, False, [5.0, 6.0], None), (0, True, None, 7.0)],
 )
-def test_the_parts_are_of_the_costs_and_of_the_end_where_they_are_learned(
-    n_cost, ends, costs, end
-):
+def test_the_parts_are_of_the_costs_and_of_the_end_where_they_are_learned(n_cost, ends, costs, end):
     learned = [*(costs or []), *([end] if ends else [])]
     found_costs, found_end = parts(cost_model(n_cost, ends=ends), seen(*learned))
     assert (found_costs and found_costs.examples.tolist()) == costs

@@ -1,7 +1,6 @@
 """The learned side on the real PointCircle, its cost and its end hidden from imagined steps."""
 
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -9,14 +8,21 @@ import numpy as np
 import pytest
 
 from cmbpo.data.archive import Archive
-from cmbpo.data.collect import Ledger, collect
+from cmbpo.data.collect import collect
+from cmbpo.data.ledger import Ledger
 from cmbpo.envs.simulator import Simulator
 from cmbpo.model import state as model
+from cmbpo.model.disagreement import Limits
+from cmbpo.model.learned_cost_quality import parts
 from cmbpo.networks import Policy
-from cmbpo.settings.presets import preset
 from cmbpo.settings.schema import TrainSettings
 from cmbpo.tasks.point_circle import PointCircle
-from cmbpo.training import loop
+from cmbpo.training.trainer import Trainer
+from cmbpo.trajectory import Steps
+from tests.tiny import tiny
+
+ROWS = 300
+"""Imagined steps that are asked for."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,71 +36,43 @@ class Hidden(PointCircle):
         raise AssertionError("asked for what the task does not know")
 
 
-def small(folder: Path, **dynamics) -> TrainSettings:
-    s = preset("cmbpo", "PointCircle-v0")
-    return replace(
-        s,
-        num_envs=20,
-        batch_size=4000,
-        initial_steps=2000,
-        archive_size=8000,
-        log_dir=str(folder),
-        device="cpu",
-        policy=replace(s.policy, hidden=(32, 32), log_std=0.0),
-        critic=replace(s.critic, hidden=(32, 32), members=1),
-        ensemble=replace(
-            s.ensemble,
-            hidden=(64, 64),
-            head_hidden=(32, 32),
-            members=3,
-            elites=2,
-            batch_size=256,
-            fit_every=500,
-            **dynamics,
-        ),
-        rollout=replace(s.rollout, lanes=200, probe=50),
-        real_share=replace(s.real_share, min_real=500, max_real=500),
-    )
-
-
 def start(settings: TrainSettings, *, knows: bool) -> model.Model:
     return model.start(
         4, 2, 1, settings, knows_cost=knows, knows_termination=knows, key=jax.random.key(5)
     )
 
 
-def hidden_trainer(settings: TrainSettings) -> loop.Trainer:
-    """A trainer whose real steps cost, but whose imagined ones must be learned to."""
-    trainer = loop.Trainer(settings)
-    trainer.learner = replace(trainer.learner, model=start(settings, knows=False))
-    trainer.task = Hidden()
-    return trainer
+@pytest.fixture(scope="module")
+def settings() -> TrainSettings:
+    return tiny("cmbpo", num_envs=20, archive_size=4000, rollout__cut="batch").for_programs()
 
 
 @pytest.fixture(scope="module")
-def settings(tmp_path_factory) -> TrainSettings:
-    return small(tmp_path_factory.mktemp("runs"), first_epochs=4, epochs=2)
+def policy() -> Policy:
+    return Policy(4, 2, hidden=(8,), log_std=0.5, last_layer_scale=1.0, key=jax.random.key(0))
 
 
 @pytest.fixture(scope="module")
-def remembered(settings) -> Archive:
-    """Real steps of a random policy."""
+def real(settings, policy) -> Steps:
+    """2,000 real steps of a random policy."""
     simulator = Simulator(PointCircle(), settings.num_envs, seed=0, stagger=True)
-    policy = Policy(4, 2, hidden=(8,), log_std=0.5, last_layer_scale=1.0, key=jax.random.key(0))
-    real, _ = collect(
-        simulator,
-        Ledger(settings.num_envs, 1),
-        policy,
-        steps=100,
-        rows=100,
-        key=jax.random.key(1),
-    )
+    ledger = Ledger(settings.num_envs, 1)
+    return collect(simulator, ledger, policy, steps=100, rows=100, key=jax.random.key(1))[0]
+
+
+@pytest.fixture(scope="module")
+def remembered(settings, policy, real) -> Archive:
     return model.remember(start(settings, knows=True), real, policy, 0).archive
 
 
 def fitted(settings: TrainSettings, archive: Archive, *, knows: bool) -> model.Model:
-    blank = replace(start(settings, knows=knows), archive=archive)
-    return model.fit(blank, settings, epochs=2, key=jax.random.key(2))
+    blank = replace(start(settings, knows=knows), archive=archive, fresh=jnp.array(2000))
+    return model.fit_models(blank, settings, epochs=2, key=jax.random.key(2))
+
+
+@pytest.fixture(scope="module")
+def known(settings, remembered) -> model.Model:
+    return fitted(settings, remembered, knows=True)
 
 
 @pytest.fixture(scope="module")
@@ -102,13 +80,24 @@ def learned(settings, remembered) -> model.Model:
     return fitted(settings, remembered, knows=False)
 
 
-def test_the_log_tells_the_quality_of_what_is_learned(learned):
-    quality = learned.quality
-    for name in ("CostError", "CostRate", "CostTrueRate", "CostExamples", "TerminationRate"):
-        assert np.isfinite(quality[f"Model/{name}"]).all()
-    assert {"Model/CostAUC", "Model/TerminationRecall", "Model/TerminationAUC"} <= set(quality)
-    assert float(quality["Model/CostExamples"][0]) == float(learned.archive.cost.sum())
-    assert float(quality["Model/TerminationExamples"]) == 0.0
+def test_what_is_remembered_counts_as_fresh_until_the_next_fit(settings, policy, real, known):
+    now = model.remember(start(settings, knows=True), real, policy, 7)
+    assert int(now.fresh) == int(now.archive.size) == 2000
+    np.testing.assert_array_equal(now.archive.epoch[:2000], 7)
+    np.testing.assert_array_equal(now.archive.obs[:2000], real.obs.reshape(2000, 4))
+    behaviour = jax.vmap(policy)(real.obs.reshape(2000, 4))
+    np.testing.assert_allclose(now.archive.behaviour.mean[:2000], behaviour.mean, rtol=1e-5)
+    assert int(known.fresh) == 0
+
+
+def test_a_fit_tells_the_quality_of_what_is_learned(learned):
+    costs, end = parts(learned.cost_model, learned.quality.cost)
+    for value in (costs.error, costs.rate, costs.true_rate, end.rate):
+        assert np.isfinite(value).all()
+    assert float(costs.examples[0]) == float(learned.archive.cost.sum()) > 0.0
+    assert float(end.examples) == 0.0
+    assert float(learned.quality.epochs) == 2.0
+    assert -1.0 <= float(learned.quality.rank_correlation) <= 1.0
 
 
 def test_the_checkpoint_of_a_fitted_model_fits_an_untrained_one(settings, learned):
@@ -118,35 +107,131 @@ def test_the_checkpoint_of_a_fitted_model_fits_an_untrained_one(settings, learne
         assert (x.shape, x.dtype) == (y.shape, y.dtype)
 
 
-def test_dynamics_are_the_same_whether_cost_is_known_or_learned(settings, remembered, learned):
-    known = fitted(settings, remembered, knows=True)
+def test_dynamics_are_the_same_whether_cost_is_known_or_learned(known, learned):
     assert known.cost_model is None
+    assert known.quality.cost is None
     assert int(learned.cost_model.fits) == 1
     same = jax.tree.map(lambda x, y: bool((x == y).all()), known.ensemble, learned.ensemble)
     assert all(jax.tree.leaves(same))
-    assert set(known.quality) == set(model.QUALITY)
 
 
-def imagined_cost(trainer: loop.Trainer, now: model.Model, task: PointCircle) -> float:
-    """Cost per step along trajectories that do not depend on who cost_model them."""
-    _, _, rate, _ = model.imagine(
+@pytest.fixture(scope="module")
+def limited(settings, policy, known) -> model.Model:
+    return model.set_limits(known, policy, settings, PointCircle(), jax.random.key(3))
+
+
+def test_limits_follow_from_the_first_disagreement(settings, limited):
+    limits, reference = limited.limits, float(limited.limits.reference)
+    assert reference > 0.0
+    assert float(limited.disagreement) == reference
+    first_alpha, first_horizon = settings.real_share.first_alpha, settings.rollout.first_horizon
+    np.testing.assert_allclose(limits.mean, (1.0 - first_alpha) * reference, rtol=1e-6)
+    np.testing.assert_allclose(limits.accumulated, first_horizon * reference, rtol=1e-6)
+
+
+def imagine(now: model.Model, policy: Policy, settings: TrainSettings, task: PointCircle, seed=4):
+    rows, update = jnp.array(ROWS), jnp.array(0)
+    return model.imagine_batch(now, policy, rows, update, settings, task, jax.random.key(seed))
+
+
+def test_a_batch_is_imagined_with_what_it_says_of_itself(settings, policy, limited):
+    found = imagine(limited, policy, settings, PointCircle())
+    s, steps = settings.rollout, found.steps
+    count = int(steps.valid.sum())
+    assert ROWS <= count == int(found.batch.rows) < ROWS + s.lanes
+    share = found.disagreement / limited.limits.reference
+    np.testing.assert_allclose(found.disagreement_share, share, rtol=1e-6)
+    assert s.min_horizon <= int(found.horizon) <= s.max_horizon
+    assert float(found.batch.length) <= int(found.horizon)
+    assert float(found.effective_policies) == pytest.approx(1.0)
+    truth = PointCircle().costs(steps.obs, steps.act, steps.next_obs)
+    if not s.cost_over_members:
+        np.testing.assert_allclose(steps.cost[steps.valid], truth[steps.valid], atol=1e-6)
+    mean = np.asarray(steps.cost)[np.asarray(steps.valid)].mean(axis=0)
+    np.testing.assert_allclose(found.batch.cost_rate, mean, rtol=1e-5, atol=1e-7)
+
+
+def test_a_hidden_cost_is_never_asked_for(settings, policy, learned):
+    now = model.set_limits(learned, policy, settings, Hidden(), jax.random.key(3))
+    found = imagine(now, policy, settings, Hidden())
+    assert int(found.batch.rows) >= ROWS
+    with pytest.raises(AssertionError, match="asked for what the task does not know"):
+        imagine(replace(now, cost_model=None), policy, settings, Hidden())
+
+
+def test_with_no_disagreement_allowed_the_least_horizon_is_left(settings, policy, limited):
+    zero = jnp.zeros(())
+    nothing = replace(limited, limits=Limits(limited.limits.reference, zero, zero))
+    strict = replace(settings, rollout=replace(settings.rollout, min_horizon=3, max_horizon=10))
+    found = imagine(nothing, policy, strict, PointCircle())
+    assert int(found.horizon) == 3
+    # D̄ stays known although no step is admitted.
+    assert float(found.disagreement) > 0.0
+    assert int(found.batch.rows) == 0
+
+
+@pytest.mark.parametrize(
+    ("share", "first", "expected"),
+    [(1.0, True, 120), (50.0, True, 120), (1.0, False, 120), (0.5, False, 60), (2.0, False, 260)],
+)
+def test_real_samples_follow_the_share_that_disagreement_asks_for(
+    settings, limited, share, first, expected
+):
+    """α₀ = 0.3 of 400; at D̄ = D̄₀/2 nothing, so the least; at 2 D̄₀, 1 − 0.7/2 = 0.65."""
+    rules = replace(settings.real_share, rule="paper", first_alpha=0.3, min_real=60, max_real=400)
+    now = replace(limited, disagreement=share * limited.limits.reference)
+    wanted = replace(settings, batch_size=400, real_share=rules)
+    assert model.next_real_samples(now, wanted, first=first) == expected
+
+
+def hidden_trainer(settings: TrainSettings) -> Trainer:
+    """A trainer whose real steps cost, but whose imagined ones must be learned to."""
+    trainer = Trainer(settings, PointCircle())
+    trainer.learner = replace(trainer.learner, model=start(settings, knows=False))
+    trainer.task = Hidden()
+    return trainer
+
+
+def imagined_cost(trainer: Trainer, now: model.Model, task: PointCircle) -> float:
+    """Cost per step along trajectories that do not depend on who judges them."""
+    found = model.imagine_batch(
         now,
         trainer.learner.policy,
         jnp.array(3500),
         jnp.array(0),
         trainer.static,
         task,
-        task.horizon,
         jax.random.key(trainer.update),
     )
-    return float(rate[0])
+    return float(found.batch.cost_rate[0])
 
 
 @pytest.mark.slow
 def test_training_with_a_hidden_cost_imagines_the_cost_of_the_known_one(tmp_path):
-    settings = replace(small(tmp_path, first_epochs=60, epochs=8), cost_limit=(150.0,))
+    settings = tiny(
+        "cmbpo",
+        tmp_path,
+        num_envs=20,
+        batch_size=4000,
+        initial_steps=2000,
+        archive_size=8000,
+        cost_limit=(150.0,),
+        policy__hidden=(32, 32),
+        policy__log_std=0.0,
+        critic__hidden=(32, 32),
+        critic__members=1,
+        critic__batch_size=2048,
+        critic__epochs=8,
+        ensemble__hidden=(64, 64),
+        ensemble__batch_size=256,
+        ensemble__epochs=8,
+        ensemble__fit_every=500,
+        rollout__lanes=200,
+        real_share__min_real=500,
+        real_share__max_real=500,
+    )
     trainer = hidden_trainer(settings)
-    trainer.warm_up()
+    trainer.warm_up(epochs=60)
     rates, row = [], {}
     for _ in range(20):
         row = trainer.step()

@@ -52,8 +52,7 @@ def ensemble_of(offsets: list[float]) -> Ensemble:
 
 
 def cost_model_of(*, n_cost: int = 1, ends: bool = True, end: float = 0.0) -> CostModel:
-    """Networks that say of the cost what `Known` does, and that steps are the last with odds e^end.
-    """
+    """Networks that say of the cost what `Known` does, and that a step ends with odds e^end."""
     cost_model = CostModel(
         N_OBS,
         N_ACT,

@@ -66,7 +66,9 @@ def test_there_is_nothing_to_gain_beyond_the_clip():
 
 def test_the_passes_end_soon_after_the_kl_is_reached():
     policy, samples = setting()
-    new, _, report = run(policy, clipped.start_optimiser(policy), samples, minibatches=1, stop_kl=0.012)
+    new, _, report = run(
+        policy, clipped.start_optimiser(policy), samples, minibatches=1, stop_kl=0.012
+    )
     assert 1 < int(report.passes) < 30
     assert 0.012 < float(report.kl) < 0.03
     assert float(report.reward_change) > 0.0
@@ -93,7 +95,9 @@ def test_a_pass_that_goes_much_too_far_is_taken_back():
 
 def test_without_a_stop_all_passes_are_made():
     policy, samples = setting()
-    _, state, report = run(policy, clipped.start_optimiser(policy), samples, minibatches=4, stop_kl=1e9)
+    _, state, report = run(
+        policy, clipped.start_optimiser(policy), samples, minibatches=4, stop_kl=1e9
+    )
     assert int(report.passes) == 30
     assert int(state.count) == 30 * 4
 

@@ -27,7 +27,12 @@ def untrained() -> Critic:
 def trained(data, epochs=40):
     critic = untrained()
     return fit(
-        critic, critic_optimiser(critic), *data, batch_size=256, epochs=epochs, key=jax.random.key(2)
+        critic,
+        critic_optimiser(critic),
+        *data,
+        batch_size=256,
+        epochs=epochs,
+        key=jax.random.key(2),
     )
 
 
@@ -53,9 +58,7 @@ def test_each_network_learns_on_its_own():
 def test_changing_the_units_changes_no_value():
     critic, _, _ = trained(problem(), epochs=2)
     obs, target, valid = problem(seed=5)
-    moved = renormalise(
-        critic, 2.0 * obs + 1.0, 0.5 * target - 30.0, valid, fresh=jnp.array(False)
-    )
+    moved = renormalise(critic, 2.0 * obs + 1.0, 0.5 * target - 30.0, valid, fresh=jnp.array(False))
     assert float(jnp.abs(moved.output.mean - critic.output.mean)[0]) > 100.0
     np.testing.assert_allclose(jax.vmap(moved)(obs), jax.vmap(critic)(obs), rtol=1e-4, atol=1e-2)
 

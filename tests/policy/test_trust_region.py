@@ -46,9 +46,7 @@ def setting(n_cost=1, seed=0) -> tuple[Policy, Samples]:
 
 run_cpo = jax.jit(partial(cpo_step, region=REGION))
 run_trpo = jax.jit(partial(trust_region_step, region=REGION))
-run_barrier = jax.jit(
-    partial(barrier_step, region=REGION, cost_gain=1.0, hysteresis=0.8)
-)
+run_barrier = jax.jit(partial(barrier_step, region=REGION, cost_gain=1.0, hysteresis=0.8))
 OFF, ON = jnp.array([False]), jnp.array([True])
 
 

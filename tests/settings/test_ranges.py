@@ -66,7 +66,8 @@ def beyond(kind: Any) -> list[Any]:
 
 def wrong_types(kind: Any) -> list[Any]:
     inner = plain(kind)
-    wrong: list[Any] = [{"a": 1}, [[1]], 3 if inner is str or inner is bool else "many"]
+    texts = str in (inner, *typing.get_args(inner))
+    wrong: list[Any] = [{"a": 1}, [[1]], 3 if texts or inner is bool else "many"]
     if inner is not bool:
         wrong += [True]
     if is_whole(kind):

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from cmbpo.report import inside, learning, page
+from cmbpo.report import inside, learning, page, summary
 from cmbpo.report.drawing import figures
 from cmbpo.report.drawing.panel import Panel
 from cmbpo.report.read import Collection, collect
@@ -19,7 +19,10 @@ BUDGET = 1_500_000
 
 
 def write(places: Sequence[Path], out: Path) -> Path:
-    """Write `report.html`, which needs no other file, and `figures/` as PNG and PDF into `out`."""
+    """Write `report.html`, which needs no other file, `summary.md` and `figures/` into `out`.
+
+    The figures are PNG and PDF; the summary is one table, of the tasks of Table I if there are any.
+    """
     if not places:
         raise ValueError("name at least one run folder, or a folder that holds runs")
     found = collect(places)
@@ -28,6 +31,9 @@ def write(places: Sequence[Path], out: Path) -> Path:
         out.mkdir(parents=True, exist_ok=True)
         path = out / "report.html"
         path.write_text(page.page(found, panels), encoding="utf-8")
+        short = summary.summary(found)
+        if short.rows:
+            (out / "summary.md").write_text(summary.markdown(short), encoding="utf-8")
         drawn = {name: rows for name, rows in panels.items() if rows}
         if drawn:
             (out / "figures").mkdir(exist_ok=True)

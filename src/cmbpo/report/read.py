@@ -5,12 +5,14 @@ import os
 import re
 import zlib
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
 from cmbpo import columns
+from cmbpo.report import packed
 from cmbpo.report.arms import ArmRuns, arms
 from cmbpo.report.recorded import Recorded
 from cmbpo.runs.config import read_config
@@ -18,7 +20,7 @@ from cmbpo.runs.tables import read_table
 from cmbpo.settings.registry import TASKS
 
 SET_ASIDE = "tuning"
-"""Name of folders whose runs served to choose settings: only read where they are asked for."""
+"""Name of folders and archives whose runs served to choose settings: only read where named."""
 
 _PROGRESS = (columns.ENV_STEPS, columns.CUMULATIVE_COST)
 
@@ -51,45 +53,67 @@ class Collection:
 
 
 def collect(places: Sequence[Path]) -> Collection:
-    """Read every run in the places, which are run folders or hold them at any depth."""
+    """Read every run in the places: run folders, or folders or archives that hold them."""
     for place in places:
         if not place.exists():
             raise FileNotFoundError(f"{place} does not exist")
-        if not place.is_dir():
-            raise ValueError(f"{place} is a file; a run folder, or a folder of them, is needed")
+        if not place.is_dir() and not packed.is_packed(place):
+            raise ValueError(
+                f"{place} is a file; a run folder, a folder of them, "
+                f"or an archive ({', '.join(packed.ENDINGS)}) is needed"
+            )
     found = Collection()
     base = Path(os.path.commonpath([place.resolve() for place in places]))
     seen: set[Path] = set()
     for place in places:
-        aside: list[Path] = []
-        folders = [f for f in _run_folders(place.resolve(), aside) if f not in seen]
-        seen.update(folders)
-        if not folders and not aside:
-            found.notices.append(f"{place} holds no run: no folder in it has a config.json.")
-        for folder in aside:
-            count = sum(1 for _ in _run_folders(folder, []))
-            name = _short(folder, base)
-            found.notices.append(
-                f"Left out: {_count(count, 'run')} in {name}, which served to choose settings. "
-                f"Name that folder to see them."
-            )
-        for folder in folders:
-            _read_into(found, folder, _short(folder, base))
+        with _opened(place, base) as (root, start):
+            aside: list[Path] = []
+            folders = [f for f in _run_folders(root, aside) if f not in seen]
+            seen.update(folders)
+            if not folders and not aside:
+                found.notices.append(f"{place} holds no run: no folder in it has a config.json.")
+            found.notices.extend(_left_out(path, _short(path, start)) for path in aside)
+            for folder in folders:
+                _read_into(found, folder, _short(folder, start))
     found.arms = arms(found.runs)
     _note_doubles(found)
     return found
 
 
+@contextmanager
+def _opened(place: Path, base: Path) -> Iterator[tuple[Path, Path]]:
+    """Where the runs of a place lie, and the folder from which they are named."""
+    if place.is_dir():
+        yield place.resolve(), base
+    else:
+        with packed.unpacked(place) as root:
+            yield root, root
+
+
 def _run_folders(place: Path, aside: list[Path]) -> Iterator[Path]:
-    """The run folders in a place in order; folders named `SET_ASIDE` are put aside."""
+    """The run folders in a place in order; what is named `SET_ASIDE` is put aside."""
     if (place / "config.json").exists():
         yield place
         return
-    for child in sorted(path for path in place.iterdir() if path.is_dir()):
-        if child.name == SET_ASIDE:
+    for child in sorted(place.iterdir()):
+        if child.is_dir() and child.name == SET_ASIDE:
             aside.append(child)
-        elif not child.name.startswith("."):
+        elif child.is_dir() and not child.name.startswith("."):
             yield from _run_folders(child, aside)
+        elif packed.is_packed(child) and child.name.startswith(f"{SET_ASIDE}."):
+            aside.append(child)
+
+
+def _left_out(path: Path, name: str) -> str:
+    kind = "folder" if path.is_dir() else "archive"
+    try:
+        count = sum(1 for _ in _run_folders(path, [])) if path.is_dir() else packed.count(path)
+    except ValueError as error:
+        return f"Left out: {name}. {str(error).replace(str(path), 'It')}."
+    return (
+        f"Left out: {_count(count, 'run')} in {name}, which served to choose settings. "
+        f"Name that {kind} to see them."
+    )
 
 
 def _read_into(found: Collection, folder: Path, name: str) -> None:

@@ -23,8 +23,11 @@ class Recorded:
 
     @cached_property
     def settings(self) -> dict[str, Any]:
-        """The settings, nested ones as `rollout.cut`."""
-        values = aliases.upgraded(flat(self.config["settings"]))
+        """The settings by today's names, nested ones as `rollout.cut`, with the limits it had."""
+        values = aliases.by_todays_names(flat(self.config["settings"]))
+        if values.get("cost_limit") is None:  # older versions did not write the task's own
+            noted = [x[-1] for n, x in self.progress.items() if n.startswith(columns.LIMIT)]
+            values["cost_limit"] = noted or None
         return {n: tuple(x) if isinstance(x, list) else x for n, x in values.items()}
 
     @property
@@ -81,9 +84,7 @@ class Recorded:
         """The limit of each limited cost per 1000 steps, by the cost's column in `episodes`."""
         several = columns.episode_cost("")
         names = [n for n in self.episodes if n.startswith(several)] or [str(columns.EPISODE_COST)]
-        given = self.settings.get("cost_limit")
-        noted = [x[-1] for n, x in self.progress.items() if n.startswith(columns.LIMIT)]
-        values = noted if given is None else given
+        values = self.settings["cost_limit"] or ()
         scale = 1000.0 / self.horizon
         pairs = zip(names, values, strict=False)
         return {name: scale * float(value) for name, value in pairs if np.isfinite(value)}

@@ -44,12 +44,17 @@ def renamed(name: str) -> str:
     return RENAMED.get(group, group) + dot + rest
 
 
+def by_todays_names(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings by dotted names, renamed where they have been."""
+    return {renamed(name): value for name, value in values.items()}
+
+
 def upgraded(values: Mapping[str, Any]) -> dict[str, Any]:
     """Settings by dotted names, as an older version wrote them, by the names they have today.
 
     What has become a constant is dropped where it had that value, and kept under its name where
     not: whoever goes on with such a run has to be told.
     """
-    today = {renamed(name): value for name, value in values.items()}
+    today = by_todays_names(values)
     same = {name for name, value in today.items() if CONSTANTS.get(name, ...) == value}
     return {n: v for n, v in today.items() if n not in same and n not in DERIVED}

@@ -51,19 +51,19 @@ ALGORITHMS = {
         module="cmbpo.algorithms.cpo",
         reads=(*_ON_POLICY, *_ESTIMATE, *_REGION),
     ),
-    "trpo-lag": AlgorithmRow(
-        label="TRPO-L",
-        data="real",
-        module="cmbpo.algorithms.trpo_lagrangian",
-        reads=(*_ON_POLICY, *_ESTIMATE, *_REGION, "lagrangian"),
-        spellings=("trpolag", "trpol"),
-    ),
     "ppo-lag": AlgorithmRow(
         label="PPO-L",
         data="real",
         module="cmbpo.algorithms.ppo_lagrangian",
         reads=(*_ON_POLICY, *_ESTIMATE, "clipped", "lagrangian"),
         spellings=("ppolag", "ppol"),
+    ),
+    "trpo-lag": AlgorithmRow(
+        label="TRPO-L",
+        data="real",
+        module="cmbpo.algorithms.trpo_lagrangian",
+        reads=(*_ON_POLICY, *_ESTIMATE, *_REGION, "lagrangian"),
+        spellings=("trpolag", "trpol"),
     ),
     "trpo": AlgorithmRow(
         label="TRPO",
@@ -73,7 +73,7 @@ ALGORITHMS = {
         heeds_cost=False,
     ),
 }
-"""The algorithms, in the order of figures and tables."""
+"""The algorithms, in the order of the paper's figures and tables."""
 
 TASKS = {
     "AntSafe": "cmbpo.tasks.ant_safe:AntSafe",
