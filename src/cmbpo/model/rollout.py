@@ -1,6 +1,6 @@
 """Imagined trajectories, and where they are cut."""
 
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import equinox as eqx
 import jax
@@ -64,6 +64,22 @@ class Probe(eqx.Module):
     accumulated: Float[Array, ""]
 
 
+class _Probing(NamedTuple):
+    """Where probing trajectories are: the step, whether the shared budget is over, and each lane.
+
+    `values` and `counted` are by step and lane: the disagreement, and whether it enters D̄.
+    """
+
+    t: Int[Array, ""]
+    over: Bool[Array, ""]
+    obs: Float[Array, "lanes obs"]
+    alive: Bool[Array, " lanes"]
+    spent: Float[Array, " lanes"]
+    accumulated: Float[Array, ""]
+    values: Float[Array, "T lanes"]
+    counted: Bool[Array, "T lanes"]
+
+
 def probe(
     world: World,
     policy: Policy,
@@ -83,44 +99,45 @@ def probe(
     lanes = obs.shape[0]
     keys = jax.random.split(key, max_horizon)
 
-    def unfinished(state: tuple) -> Bool[Array, ""]:
-        t, over, _, alive, *_ = state
-        return (t < jnp.minimum(cut.horizon, max_horizon)) & ~over & jnp.any(alive)
+    def unfinished(now: _Probing) -> Bool[Array, ""]:
+        in_time = now.t < jnp.minimum(cut.horizon, max_horizon)
+        return in_time & ~now.over & jnp.any(now.alive)
 
-    def step(state: tuple) -> tuple:
-        t, _, obs, alive, spent, accumulated, values, counted = state
-        moves = world.step(policy, obs, key=keys[t])
-        spent = spent + jnp.where(alive, moves.disagreement, 0.0)
-        now = jnp.quantile(spent, quantile)
-        over = ~(now <= cut.shared_budget)
-        admitted = (t == 0) | ~over
-        return (
-            t + admitted,
-            over,
-            moves.next_obs,
-            alive & ~moves.terminated & (spent <= cut.budget),
-            spent,
-            jnp.where(admitted, now, accumulated),
-            values.at[t].set(moves.disagreement),
-            counted.at[t].set(alive & admitted),
+    def step(now: _Probing) -> _Probing:
+        moves = world.step(policy, now.obs, key=keys[now.t])
+        # A lane that ended keeps what it spent: it was a trajectory of the batch like any other.
+        spent = now.spent + jnp.where(now.alive, moves.disagreement, 0.0)
+        at_quantile = jnp.quantile(spent, quantile)
+        # Written so that a NaN, of networks that exploded, counts as over the budget.
+        over = ~(at_quantile <= cut.shared_budget)
+        admitted = (now.t == 0) | ~over
+        return _Probing(
+            t=now.t + admitted,
+            over=over,
+            obs=moves.next_obs,
+            alive=now.alive & ~moves.terminated & (spent <= cut.budget),
+            spent=spent,
+            accumulated=jnp.where(admitted, at_quantile, now.accumulated),
+            values=now.values.at[now.t].set(moves.disagreement),
+            counted=now.counted.at[now.t].set(now.alive & admitted),
         )
 
     zeros = jnp.zeros((max_horizon, lanes))
-    start = (
-        jnp.zeros((), jnp.int32),
-        jnp.array(False),
-        obs,
-        jnp.ones(lanes, bool),
-        jnp.zeros(lanes),
-        jnp.zeros(()),
-        zeros,
-        zeros.astype(bool),
+    start = _Probing(
+        t=jnp.zeros((), jnp.int32),
+        over=jnp.array(False),
+        obs=obs,
+        alive=jnp.ones(lanes, bool),
+        spent=jnp.zeros(lanes),
+        accumulated=jnp.zeros(()),
+        values=zeros,
+        counted=zeros.astype(bool),
     )
-    t, over, _, _, _, accumulated, values, counted = jax.lax.while_loop(unfinished, step, start)
+    end = jax.lax.while_loop(unfinished, step, start)
     return Probe(
-        disagreement=robust_mean(values, counted),
-        horizon=jnp.where(over, t, cut.horizon),
-        accumulated=accumulated,
+        disagreement=robust_mean(end.values, end.counted),
+        horizon=jnp.where(end.over, end.t, cut.horizon),
+        accumulated=end.accumulated,
     )
 
 
@@ -138,6 +155,18 @@ class Imagination(eqx.Module):
     reward_rate: Float[Array, ""]
     cost_rate: Float[Array, " cost"]
     terminated: Float[Array, ""]
+
+
+class _Imagining(NamedTuple):
+    """Where a batch is: the steps of all lanes, the rows made, each lane, and the record so far."""
+
+    t: Int[Array, ""]
+    made: Int[Array, ""]
+    obs: Float[Array, "lanes obs"]
+    spent: Float[Array, " lanes"]
+    length: Int[Array, " lanes"]
+    record: Steps
+    values: Float[Array, "T lanes"]
 
 
 def imagine(
@@ -163,18 +192,17 @@ def imagine(
     fresh = starts.draw(archive, (steps, lanes), key=key_starts)
     keys = jax.random.split(key_steps, steps)
 
-    def unfinished(state: tuple) -> Bool[Array, ""]:
-        t, made, *_ = state
-        return (t < steps) & (made < rows)
+    def unfinished(now: _Imagining) -> Bool[Array, ""]:
+        return (now.t < steps) & (now.made < rows)
 
-    def step(state: tuple) -> tuple:
-        t, made, obs, spent, length, record, values = state
-        moves = world.step(policy, obs, key=keys[t])
-        spent, length = spent + moves.disagreement, length + 1
+    def step(now: _Imagining) -> _Imagining:
+        moves = world.step(policy, now.obs, key=keys[now.t])
+        spent, length = now.spent + moves.disagreement, now.length + 1
+        # Where the budget is over, the step is cut off: it is no row of the batch.
         valid = spent <= cut.budget
         last = moves.terminated | (length >= cut.horizon)
         row = Steps(
-            obs=obs,
+            obs=now.obs,
             act=moves.act,
             next_obs=moves.next_obs,
             reward=moves.reward,
@@ -184,14 +212,14 @@ def imagine(
             valid=valid,
         )
         ended = last | ~valid
-        return (
-            t + 1,
-            made + jnp.sum(valid),
-            jnp.where(ended[:, None], archive.obs[fresh[t]], moves.next_obs),
-            jnp.where(ended, 0.0, spent),
-            jnp.where(ended, 0, length),
-            jax.tree.map(lambda rows, x: rows.at[t].set(x), record, row),
-            values.at[t].set(moves.disagreement),
+        return _Imagining(
+            t=now.t + 1,
+            made=now.made + jnp.sum(valid),
+            obs=jnp.where(ended[:, None], archive.obs[fresh[now.t]], moves.next_obs),
+            spent=jnp.where(ended, 0.0, spent),
+            length=jnp.where(ended, 0, length),
+            record=jax.tree.map(lambda rows, x: rows.at[now.t].set(x), now.record, row),
+            values=now.values.at[now.t].set(moves.disagreement),
         )
 
     zero, zeros = jnp.zeros((), jnp.int32), jnp.zeros((steps, lanes))
@@ -206,11 +234,19 @@ def imagine(
         valid=zeros.astype(bool),
     )
     obs = archive.obs[starts.draw(archive, (lanes,), key=key_first)]
-    start = (zero, zero, obs, jnp.zeros(lanes), jnp.zeros(lanes, jnp.int32), nothing, zeros)
-    made, *_, record, values = jax.lax.while_loop(unfinished, step, start)
-    record = _close(record)
-    longest = jnp.minimum(cut.horizon, made)
-    return record, _describe(record, values, last_start=made - longest)
+    start = _Imagining(
+        t=zero,
+        made=zero,
+        obs=obs,
+        spent=jnp.zeros(lanes),
+        length=jnp.zeros(lanes, jnp.int32),
+        record=nothing,
+        values=zeros,
+    )
+    end = jax.lax.while_loop(unfinished, step, start)
+    record = _close(end.record)
+    longest = jnp.minimum(cut.horizon, end.t)
+    return record, _describe(record, end.values, last_start=end.t - longest)
 
 
 def _close(record: Steps) -> Steps:

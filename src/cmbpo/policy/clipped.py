@@ -1,5 +1,7 @@
 """PPO's clipped objective, ascended until the policy has moved far enough."""
 
+from typing import NamedTuple
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -7,7 +9,7 @@ import optax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from cmbpo.networks import Gaussian, Policy
-from cmbpo.policy.surrogate import PredictedChange, flatten, surrogate
+from cmbpo.policy.surrogate import PredictedChange, Theta, flatten, surrogate
 from cmbpo.trajectory import Samples
 
 CLIP = 0.2
@@ -24,6 +26,16 @@ class ClippedReport(eqx.Module):
     kl: Float[Array, ""]
     reward_change: Float[Array, ""]
     cost_change: Float[Array, " cost"]
+
+
+class _Passing(NamedTuple):
+    """Where the passes are: their number, the policy, Adam's state, and the last one's outcome."""
+
+    passes: Int[Array, ""]
+    theta: Theta
+    opt_state: optax.OptState
+    predicted: PredictedChange
+    loss: Float[Array, ""]
 
 
 def start_optimiser(policy: Policy) -> optax.OptState:
@@ -79,18 +91,17 @@ def clipped_step(
         theta = jax.tree.map(lambda x, d: x - learning_rate * d, theta, direction)
         return (theta, state), value
 
-    def one_pass(carry):
-        i, before, state, _, _ = carry
+    def one_pass(now: _Passing) -> _Passing:
         batch = (samples, old_log_prob)
         if minibatches > 1:
-            order = jax.random.permutation(jax.random.fold_in(key, i), rows)
+            order = jax.random.permutation(jax.random.fold_in(key, now.passes), rows)
             batch = jax.tree.map(lambda x: x[order], batch)
         parts = jax.tree.map(
             lambda x: x[: minibatches * size].reshape(minibatches, size, *x.shape[1:]), batch
         )
-        (theta, state), losses = jax.lax.scan(minibatch, (before, state), parts)
-        theta, predicted = taken_back(before, theta)
-        return i + 1, theta, state, predicted, losses.mean()
+        (theta, state), losses = jax.lax.scan(minibatch, (now.theta, now.opt_state), parts)
+        theta, predicted = taken_back(now.theta, theta)
+        return _Passing(now.passes + 1, theta, state, predicted, losses.mean())
 
     def taken_back(before: Array, theta: Array) -> tuple[Array, PredictedChange]:
         def halve(carry):
@@ -102,13 +113,13 @@ def clipped_step(
             lambda carry: carry[1].kl > OVERSHOOT * stop_kl, halve, (theta, model.predict(theta))
         )
 
-    def going_on(carry):
-        i, _, _, predicted, _ = carry
-        return (i < iterations) & (predicted.kl <= stop_kl)
+    def going_on(now: _Passing) -> Bool[Array, ""]:
+        return (now.passes < iterations) & (now.predicted.kl <= stop_kl)
 
     shapes = jax.eval_shape(model.predict, model.theta)
     nothing = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
-    start = (jnp.int32(0), model.theta, opt_state, nothing, jnp.zeros(()))
-    passes, theta, opt_state, predicted, value = jax.lax.while_loop(going_on, one_pass, start)
-    report = ClippedReport(passes, value, predicted.kl, predicted.reward, predicted.cost)
-    return model.rebuild(theta), opt_state, report
+    start = _Passing(jnp.int32(0), model.theta, opt_state, nothing, jnp.zeros(()))
+    end = jax.lax.while_loop(going_on, one_pass, start)
+    change = end.predicted
+    report = ClippedReport(end.passes, end.loss, change.kl, change.reward, change.cost)
+    return model.rebuild(end.theta), end.opt_state, report

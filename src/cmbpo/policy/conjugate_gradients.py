@@ -1,10 +1,21 @@
 """F⁻¹ times a few vectors, where F is only known as a product."""
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float, Int
+
+
+class _Solving(NamedTuple):
+    """Where the systems are: solutions, residuals, their squared lengths, and next directions."""
+
+    iteration: Int[Array, ""]
+    x: Float[Array, "k n"]
+    residual: Float[Array, "k n"]
+    direction: Float[Array, "k n"]
+    squared: Float[Array, " k"]
 
 
 def conjugate_gradients(
@@ -22,21 +33,32 @@ def conjugate_gradients(
     products = jax.vmap(product)
     size = jnp.maximum(jnp.sum(rhs**2, axis=1), jnp.finfo(rhs.dtype).tiny)
 
-    def unfinished(carry):
-        i, _, _, _, rr = carry
-        return (i < iterations) & jnp.any(rr > tolerance**2 * size)
+    def unfinished(now: _Solving) -> Bool[Array, ""]:
+        return (now.iteration < iterations) & jnp.any(now.squared > tolerance**2 * size)
 
-    def step(carry):
-        i, x, residual, p, rr = carry
-        fp = products(p)
-        open_ = rr > tolerance**2 * size
-        a = jnp.where(open_, rr / jnp.where(open_, jnp.sum(p * fp, axis=1), 1.0), 0.0)[:, None]
-        x = x + a * p
-        residual = residual - a * fp
-        rr_new = jnp.sum(residual**2, axis=1)
-        p = residual + (rr_new / jnp.where(open_, rr, 1.0))[:, None] * p
-        return i + 1, x, residual, p, rr_new
+    def step(now: _Solving) -> _Solving:
+        fp = products(now.direction)
+        # A system that is solved stands still: another step would divide zero by zero.
+        open_ = now.squared > tolerance**2 * size
+        curvature = jnp.where(open_, jnp.sum(now.direction * fp, axis=1), 1.0)
+        a = jnp.where(open_, now.squared / curvature, 0.0)[:, None]
+        residual = now.residual - a * fp
+        squared = jnp.sum(residual**2, axis=1)
+        b = (squared / jnp.where(open_, now.squared, 1.0))[:, None]
+        return _Solving(
+            iteration=now.iteration + 1,
+            x=now.x + a * now.direction,
+            residual=residual,
+            direction=residual + b * now.direction,
+            squared=squared,
+        )
 
-    start = (0, jnp.zeros_like(rhs), rhs, rhs, jnp.sum(rhs**2, axis=1))
-    _, x, _, _, rr = jax.lax.while_loop(unfinished, step, start)
-    return x, jnp.sqrt(jnp.max(rr / size))
+    start = _Solving(
+        iteration=jnp.zeros((), jnp.int32),
+        x=jnp.zeros_like(rhs),
+        residual=rhs,
+        direction=rhs,
+        squared=jnp.sum(rhs**2, axis=1),
+    )
+    end = jax.lax.while_loop(unfinished, step, start)
+    return end.x, jnp.sqrt(jnp.max(end.squared / size))

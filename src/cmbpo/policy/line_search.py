@@ -1,6 +1,7 @@
 """Backtracking: the longest share of a step that is acceptable."""
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -19,6 +20,15 @@ class LineSearch(eqx.Module):
     predicted: PredictedChange
 
 
+class _Searching(NamedTuple):
+    """Where the search is: candidates tried, the next scale, and what the last one predicts."""
+
+    tried: Int[Array, ""]
+    scale: Float[Array, ""]
+    accepted: Bool[Array, ""]
+    predicted: PredictedChange
+
+
 def line_search(
     predict: Callable[[Float[Array, ""]], PredictedChange],
     acceptable: Callable[[PredictedChange], Bool[Array, ""]],
@@ -30,21 +40,20 @@ def line_search(
     shapes = jax.eval_shape(predict, jnp.zeros(()))
     nothing = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
 
-    def searching(carry):
-        i, _, accepted, _ = carry
-        return ~accepted & (i < backtracks)
+    def searching(now: _Searching) -> Bool[Array, ""]:
+        return ~now.accepted & (now.tried < backtracks)
 
-    def shorten(carry):
-        i, scale, _, _ = carry
-        predicted = predict(scale)
+    def shorten(now: _Searching) -> _Searching:
+        predicted = predict(now.scale)
         accepted = acceptable(predicted)
-        return i + 1, jnp.where(accepted, scale, backtrack * scale), accepted, predicted
+        scale = jnp.where(accepted, now.scale, backtrack * now.scale)
+        return _Searching(now.tried + 1, scale, accepted, predicted)
 
-    start = (jnp.int32(0), jnp.ones(()), jnp.array(False), nothing)
-    i, scale, accepted, predicted = jax.lax.while_loop(searching, shorten, start)
+    start = _Searching(jnp.int32(0), jnp.ones(()), jnp.array(False), nothing)
+    tried, scale, accepted, predicted = jax.lax.while_loop(searching, shorten, start)
     return LineSearch(
         scale=jnp.where(accepted, scale, 0.0),
         accepted=accepted,
-        backtracks=jnp.where(accepted, i - 1, i),
+        backtracks=jnp.where(accepted, tried - 1, tried),
         predicted=jax.tree.map(lambda x, y: jnp.where(accepted, x, y), predicted, nothing),
     )

@@ -18,6 +18,25 @@ FORMAT = 1
 """Layout of the file. A reader of another layout refuses it."""
 
 
+RENAMED = {
+    "promise/": "prediction/",
+    "learner/model/heads/": "learner/model/cost_model/",
+    "learner/model/head_opt_state/": "learner/model/cost_opt_state/",
+    "learner/model/quality/Model/HoldoutMSE": "learner/model/quality/holdout_error",
+    "learner/model/quality/Model/TrainLoss": "learner/model/quality/train_loss",
+    "learner/model/quality/Model/Epochs": "learner/model/quality/epochs",
+    "learner/model/quality/Model/RankCorrelation": "learner/model/quality/rank_correlation",
+}
+"""Parts of the state by the names that older versions gave them, so that their runs go on."""
+
+
+GONE = ("learner/improvement", "learner/model/quality/Model/")
+"""Parts that older versions saved and that nothing depends on any more: CPO's own state, and how
+the last fit of learned costs went, which the next fit tells anew."""
+TOLD_ANEW = "learner/model/quality/cost/"
+"""Parts that a checkpoint of an older version may lack: a run that goes on starts them as new."""
+
+
 class Checkpoint(NamedTuple):
     """A state, and the notes that were saved with it."""
 
@@ -51,10 +70,15 @@ def load(path: Path, template: Any, *, under: str = "") -> Checkpoint:
     With `under`, the template is that part of the saved state only, as in `under="policy"`.
     """
     arrays, manifest = _read(path)
+    arrays = {_todays_name(name): array for name, array in arrays.items()}
+    manifest["keys"] = {_todays_name(name): kind for name, kind in manifest["keys"].items()}
     leaves, treedef = jax.tree_util.tree_flatten_with_path(template)
     filled = []
     for tree_path, leaf in leaves:
         name = "/".join(part for part in (under, _name(tree_path)) if part)
+        if name not in arrays and name.startswith(TOLD_ANEW):
+            filled.append(leaf)
+            continue
         if name not in arrays:
             raise RunError(
                 f"{path} (cmbpo {manifest['cmbpo']}) holds no {name!r}, which this run needs"
@@ -65,10 +89,11 @@ def load(path: Path, template: Any, *, under: str = "") -> Checkpoint:
             raise RunError(
                 f"{path} (cmbpo {manifest['cmbpo']}) holds another {name!r}: {error}"
             ) from None
-    if not under and len(filled) != len(arrays):
-        known = {_name(tree_path) for tree_path, _ in leaves}
-        extra = next(name for name in arrays if name not in known)
-        raise RunError(f"{path} (cmbpo {manifest['cmbpo']}) holds {extra!r}, unknown to this run")
+    known = {_name(tree_path) for tree_path, _ in leaves}
+    for name in arrays:
+        if not under and name not in known and not name.startswith(GONE):
+            origin = f"{path} (cmbpo {manifest['cmbpo']})"
+            raise RunError(f"{origin} holds {name!r}, unknown to this run")
     return Checkpoint(jax.tree.unflatten(treedef, filled), manifest["notes"])
 
 
@@ -141,6 +166,13 @@ def _checksum(header: bytes, arrays: Mapping[str, np.ndarray]) -> bytes:
         digest.update(f"{array.dtype.str}{array.shape}".encode())
         digest.update(array.reshape(-1).view(np.uint8).data)
     return digest.digest()
+
+
+def _todays_name(name: str) -> str:
+    for old, new in RENAMED.items():
+        if name.startswith(old):
+            return new + name.removeprefix(old)
+    return name
 
 
 def _name(tree_path: tuple[Any, ...]) -> str:

@@ -49,7 +49,9 @@ class HalfCheetahSafe(SimulatedTask):
     End: never, except by a state that is not finite (cost 1); truncated after 1000 steps.
     Start: every position U(−0.1, 0.1) around the model's, every velocity N(0, 0.1²).
 
-    Version notes: v0 is HalfCheetahSafe-v2 of the paper's authors, on today's MuJoCo.
+    Version notes: v0 is HalfCheetahSafe-v2 of the paper's authors, on today's MuJoCo. The obstacle
+    is where it is in the new state; theirs was read one time step, 0.01 s, late, which moves
+    observation 19 by up to 0.011.
     """
 
     control_cost: float = 0.1
