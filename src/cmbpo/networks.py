@@ -147,6 +147,7 @@ class Critic(eqx.Module):
         widths = (n_obs, *hidden, 1)
 
         def member(k: PRNGKeyArray) -> Mlp:
+            # Near zero at first: the first advantages are then rewards, not noise of the networks.
             return Mlp(widths, activation=jax.nn.silu, last_scale=0.01, key=k)
 
         self.members = jax.vmap(member)(jax.random.split(key, members))

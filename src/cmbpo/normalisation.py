@@ -18,6 +18,7 @@ def statistics(
     weight = (counted / jnp.maximum(jnp.sum(counted), 1))[:, None]
     mean = jnp.sum(weight * x, axis=0)
     variance = jnp.sum(weight * (x - mean[None]) ** 2, axis=0)
+    # What never moved would else be divided by zero, and by next to nothing when it first moves.
     return Normaliser(mean, jnp.maximum(jnp.sqrt(variance), floor))
 
 

@@ -53,4 +53,5 @@ def join(parts: Sequence[Samples], size: int) -> Samples:
 
 def true_rows(flags: Bool[Array, " rows"], size: int) -> Int[Array, " size"]:
     """Numbers of the first `size` rows that are true, then the number of rows."""
+    # A fixed number of results without sorting: the k-th true row is where the count reaches k.
     return jnp.searchsorted(jnp.cumsum(flags), jnp.arange(1, size + 1))

@@ -78,8 +78,10 @@ def add(
     rows = steps.valid.shape[0]
     if rows > archive.capacity:
         raise ValueError(f"{rows} rows at once; allowed: at most the capacity {archive.capacity}")
+    # One row that is no number would make every fit of the ensemble one.
     kept = steps.valid & jnp.isfinite(steps.next_obs).all(axis=-1) & jnp.isfinite(steps.reward)
     offset = jnp.cumsum(kept) - 1
+    # Rows that are not kept get a position outside, which `mode="drop"` ignores: no dynamic shapes.
     position = jnp.where(kept, (archive.cursor + offset) % archive.capacity, archive.capacity)
 
     def put(old: Array, new: Array) -> Array:

@@ -64,7 +64,9 @@ def collect(
             cut=step.cut,
             allotted=step.allotted,
         )
+    # Padded to `rows`: α changes the number of steps, and another shape would compile anew.
     valid[:steps] = True
+    # The record is cut here though the episodes run on: the last row bootstraps with V.
     last[steps - 1 :] = True
     record = Steps(*map(jnp.asarray, (obs, act, next_obs, reward, cost, terminated, last, valid)))
     return record, episodes

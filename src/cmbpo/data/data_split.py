@@ -21,6 +21,7 @@ MAX_HOLDOUT = 5000
 def _hashed(index: Int[Array, " n"]) -> Float[Array, " n"]:
     """A number in [0, 1) that looks random but is always the same for the same row."""
     x: UInt[Array, " n"] = index.astype(jnp.uint32) * jnp.uint32(2654435769)
+    # Two rounds of multiply and shift mix every bit of the index into the upper ones.
     for factor in (0x7FEB352D, 0x846CA68B):
         x = (x ^ (x >> 16)) * jnp.uint32(factor)
     x = x ^ (x >> 16)
@@ -32,6 +33,8 @@ def is_held_out(
 ) -> Bool[Array, " capacity"]:
     """Rows kept for early stopping. A row once trained on is never held out later."""
     index = archive.insertion()
+    # The share only falls as the archive grows, so that a row held out may be learned from later,
+    # but never the other way round: the hold-out stays unseen.
     share = jnp.minimum(holdout, max_holdout / jnp.maximum(archive.size, 1))
     return (index >= 0) & (_hashed(index) < share)
 

@@ -83,6 +83,7 @@ class Ledger:
         ended = terminated | truncated
         if not ended.any():
             return []
+        # Staggering cuts first episodes short; as episodes they would look cheap.
         whole = np.flatnonzero(terminated | (truncated & (~cut | (self.length >= allotted))))
         episodes = [
             Episode(

@@ -49,17 +49,20 @@ def past_policies(
     newest `policies` count as one.
     """
     newest = archive.epoch[archive.by_age(archive.size - 1)]
+    # A fixed number of policies, so that the shapes do not grow with the run.
     age = jnp.clip(newest - archive.epoch, 0, policies - 1)
     filled = jnp.arange(archive.capacity) < archive.size
     count = jnp.zeros(policies, jnp.int32).at[age].add(filled.astype(jnp.int32))
     first = archive.size - jnp.cumsum(count)
 
     jitter = jax.random.uniform(key, (samples,))
+    # One draw in each of equal stretches: every policy is met in proportion to its rows.
     spread = (jnp.arange(samples) + jitter) * (archive.size / samples)
     rows = archive.by_age(jnp.minimum(spread.astype(jnp.int32), archive.size - 1))
     behaviour = jax.tree.map(lambda x: x[rows], archive.behaviour)
     kl = jax.vmap(policy)(archive.obs[rows]).kl(behaviour)
     seen = jnp.zeros(policies).at[age[rows]].add(1.0)
     mean_kl = jnp.zeros(policies).at[age[rows]].add(kl) / jnp.maximum(seen, 1.0)
+    # Rounding may leave a KL a little below zero; nearer than equal no policy is.
     logit = jnp.where((count > 0) & (seen > 0), -temperature * jnp.maximum(mean_kl, 0.0), -jnp.inf)
     return Starts(jax.nn.softmax(logit), first, count)

@@ -86,6 +86,7 @@ def rescaled(act: Float[Any, "*batch act"], bounds: Box) -> Float[Any, "*batch a
     low = xp.asarray(bounds.low, dtype=act.dtype).reshape(shape)
     high = xp.asarray(bounds.high, dtype=act.dtype).reshape(shape)
     share = 0.5 * (xp.clip(act, -1.0, 1.0) + 1.0)
+    # Clipped again: rounding may leave the bounds by one digit, which some robots refuse.
     return xp.clip(low + share * (high - low), low, high)
 
 

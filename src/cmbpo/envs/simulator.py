@@ -85,6 +85,7 @@ class Simulator:
         state, obs = self._copies.begin(rows, [self._random[i] for i in rows])
         self._state[rows] = state
         self._left[rows] = self._allotted[rows] = int(self.episode_steps)
+        # The step just returned holds the old array: its `next_obs` is never one after a reset.
         self.obs = self.obs.copy()
         self.obs[rows] = obs
 

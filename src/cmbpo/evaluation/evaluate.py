@@ -159,6 +159,7 @@ def run_episodes(
         time += 1
         returns, costs, lengths = returns + step.reward, costs + step.cost, lengths + 1
         for i in np.flatnonzero(step.terminated | step.truncated):
+            # Copies that are done go on unrecorded: the number of copies is part of the program.
             if len(rows[i]) < wanted[i]:
                 rows[i].append((returns[i], costs[i].copy(), lengths[i], step.terminated[i]))
             returns[i], costs[i], lengths[i] = 0.0, 0.0, 0

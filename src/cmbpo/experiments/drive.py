@@ -58,6 +58,7 @@ def main(
     gpus: float | None = None,
 ) -> int:
     """Bring all runs to their end; the exit status of the command."""
+    # All of them before the first starts: half an experiment helps nobody.
     for job in jobs:
         problem = conflict(job)
         if problem is not None:

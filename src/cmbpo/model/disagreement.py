@@ -24,6 +24,7 @@ def disagreement(prediction: Prediction) -> Float[Array, "*batch"]:
     # Differences from the first network are exact for equal networks, where nothing may remain.
     delta = prediction.mean - prediction.mean[:1]
     delta = delta - delta.mean(axis=0, keepdims=True)
+    # expm1 of log-ratios keeps the digits that v − 1 would lose where networks nearly agree.
     log_v = jnp.log(prediction.variance) - jnp.log(prediction.variance[:1])
     a, b = jnp.expm1(log_v), jnp.expm1(-log_v)
     spread = M * jnp.sum(a + b, axis=0) + jnp.sum(a, axis=0) * jnp.sum(b, axis=0)
@@ -37,6 +38,7 @@ def robust_mean(
 ) -> Float[Array, ""]:
     """Mean of the counted values, each at most their `quantile`: a few outliers cannot rule it."""
     known = jnp.where(counted, values, jnp.nan)
+    # States far from all data disagree a thousandfold: a few of them would be the whole mean.
     highest = jnp.nanquantile(known, quantile)
     return jnp.nanmean(jnp.minimum(known, highest))
 
@@ -68,6 +70,7 @@ def rank_correlation(
 
     def centred_rank(values: Float[Array, " n"]) -> Float[Array, " n"]:
         order = jnp.argsort(jnp.where(counted, values, jnp.inf))
+        # Rows that do not count are sorted to the end and get rank 0 after centring.
         rank = jnp.zeros_like(values).at[order].set(jnp.arange(values.shape[0], dtype=values.dtype))
         return jnp.where(counted, rank - 0.5 * (jnp.sum(counted) - 1), 0.0)
 

@@ -117,6 +117,7 @@ def moved(
     ensemble: Ensemble, obs: Float[Array, "B obs"], delta: Float[Array, "B obs"]
 ) -> Float[Array, "B obs"]:
     """s + Δs, but never farther from the data than `FARTHEST` of its standard deviations."""
+    # Far from all data networks extrapolate without bound, and one such state spoils the critics.
     data, n_obs = ensemble.input, obs.shape[-1]
     lowest = (data.mean - FARTHEST * data.std)[:n_obs]
     highest = (data.mean + FARTHEST * data.std)[:n_obs]
@@ -142,8 +143,10 @@ def loss(
     squared_error = (mean - y) ** 2
     variance = _variance(raw)
     mse = jnp.mean(squared_error)
+    # Without the stop the mean would learn to make errors that are easy to predict.
     variance_error = jnp.mean((variance - jax.lax.stop_gradient(squared_error)) ** 2)
     penalty = weight_decay * weight_penalty(net)
+    # Rescaled to the size of the MSE: errors enter VL by their fourth power and would rule the sum.
     ratio = jax.lax.stop_gradient(mse / jnp.maximum(variance_error, 1e-12))
     return mse + 0.05 * (ratio * variance_error + jnp.mean(raw**2)) + penalty
 
@@ -265,6 +268,7 @@ def fit_ensemble(
         ensemble.members, opt_state, archive, data, fit, max_epochs=max_epochs, key=key
     )
     best_members, best_opt_state = fitted.best
+    # Chosen anew after each fit, and by μ's error alone: imagined steps are means, not draws.
     elites = jnp.argsort(fitted.best_error)[: ensemble.elites.shape[0]]
     ensemble = eqx.tree_at(
         lambda e: (e.members, e.elites, e.fits), ensemble, (best_members, elites, ensemble.fits + 1)

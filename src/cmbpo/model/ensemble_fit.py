@@ -81,6 +81,7 @@ def _start(net: Mlp, opt_state: PyTree, error: Float[Array, ""], *, key: PRNGKey
 
 def _keep_best(state: FitState, error: Float[Array, ""]) -> FitState:
     """Keep the best weights so far; count the epochs since the last gain of 1 %."""
+    # Two thresholds: any gain is kept, but only gains of 1 % buy more epochs.
     better, gained = error < state.best_error, error < 0.99 * state.reference
     best = jax.tree.map(
         lambda new, old: jnp.where(better, new, old), (state.net, state.opt_state), state.best
@@ -117,6 +118,7 @@ def fit_members(
     if archive.capacity > MOST_ROWS:
         raise ValueError(f"an archive of {archive.capacity} rows; allowed: at most {MOST_ROWS}")
     held = is_held_out(archive)
+    # A traced number, not a shape: the archive grows, and nothing compiles again.
     steps = jnp.ceil((archive.size - jnp.sum(held)) / fit.batch_size).astype(jnp.int32)
     order = Order((archive.insertion() >= 0) & ~held)
 

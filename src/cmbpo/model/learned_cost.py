@@ -106,6 +106,7 @@ def expected(cost_model: CostModel, value: Float[Array, "E B out"]) -> Float[Arr
     """The expected value of each column: a calibrated probability, or a cost within its range."""
     calibration = cost_model.calibration
     log_odds = calibration.slope[:, None] * value + calibration.shift[:, None]
+    # Never beyond what was seen: an extrapolated cost would decide the step by itself.
     cost = jnp.clip(value, cost_model.lowest[None, None], cost_model.highest[None, None])
     return jnp.where(cost_model.logistic[None, None], jax.nn.sigmoid(log_odds), cost)
 
@@ -167,8 +168,10 @@ def _fit_data(cost_model: CostModel, archive: Archive) -> tuple[CostModel, _FitD
     x, y = _inputs(archive.obs, archive.act, archive.next_obs), cost_model.truth(archive)
     filled = jnp.arange(archive.capacity) < archive.size
     seen = statistics(y, filled)
+    # What was only ever 0 or 1 is an event: its probability is learned, not its size.
     logistic = jnp.all((y == 0.0) | (y == 1.0) | ~filled[:, None], axis=0)
     rate = jnp.clip(seen.mean, 1e-6, 1.0 - 1e-6)
+    # A cost in one step of ten thousand would else be learned as never; a hundredfold is enough.
     w = jnp.clip((1.0 - rate) / rate, 1.0 / LARGEST_WEIGHT, LARGEST_WEIGHT)
     output = Normaliser(
         jnp.where(logistic, -jnp.log(w), seen.mean), jnp.where(logistic, 1.0, seen.std)

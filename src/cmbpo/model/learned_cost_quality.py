@@ -91,6 +91,7 @@ def logistic_regression(
         step = jnp.stack([d * to_slope - b * to_shift, a * to_shift - b * to_slope]) / (
             a * d - b**2
         )
+        # Newton's full step overshoots where classes are all but separable.
         step = step / jnp.maximum(1.0, jnp.linalg.norm(step))
         return Calibration(now.slope - step[0], now.shift - step[1])
 
@@ -114,6 +115,7 @@ def calibrate_probabilities(
     judgement being the mean over all networks.
     """
     held_out = _HeldOut(cost_model, ensemble, archive)
+    # Calibrated on one half and measured on the other: otherwise it would praise itself.
     half = jnp.arange(held_out.counted.shape[0]) % 2 == 0
 
     def calibrated(counted: Bool[Array, " held"]) -> CostModel:

@@ -20,6 +20,7 @@ def real_share(
         return first_alpha
     if rule == "proportional":
         return min(first_alpha * disagreement / reference, 1.0)
+    # d_m: at D̄ = D̄₀ it leaves exactly α₀.
     allowed = (1.0 - first_alpha) * reference
     return 0.0 if disagreement <= allowed else 1.0 - allowed / disagreement
 

@@ -45,6 +45,8 @@ def cut_rule(
     if kind == "trajectory":
         return Cut(longest, d_H, inf)
     if kind == "batch":
+        # Cut one by one, costly states would be missing from the batch: they are where the networks
+        # disagree. The hundredfold only stops trajectories that have left all data.
         return Cut(longest, 100.0 * d_H, d_H)
     first, last, updates = schedule
     share = jnp.clip(jnp.asarray(update) / updates, 0.0, 1.0)
@@ -265,6 +267,7 @@ def _describe(
 ) -> Imagination:
     """Lengths are of the trajectories that begin up to the step `last_start`."""
     rows, trajectories = jnp.sum(record.valid), jnp.sum(record.last)
+    # The step after which each lane's trajectory before this one ended is where this one began.
     after = jnp.arange(1, values.shape[0] + 1)[:, None]
     ended = jax.lax.cummax(jnp.where(record.last | ~record.valid, after, 0))
     began = jnp.concatenate([jnp.zeros_like(ended[:1]), ended[:-1]])

@@ -62,6 +62,8 @@ class World(eqx.Module):
         lanes, n_obs = obs.shape
         act = jax.vmap(policy)(obs).sample(key=key_act)
         prediction = predict(self.ensemble, obs, act)
+        # A new elite for every lane and step, as in the authors' code: no trajectory can exploit
+        # one network's errors for long. Its mean, not a draw: σ² is for disagreement only.
         elite = jax.random.choice(key_elite, self.ensemble.elites, (lanes,))
         chosen = prediction.mean[elite, jnp.arange(lanes)]
 
@@ -89,6 +91,7 @@ class World(eqx.Module):
         elif cost is None:
             cost = self.task.costs(obs, act, next_obs)
         if terminated is None and self.end_over_members:
+            # A mean state never falls: the fall is in the noise around it.
             noise = jax.random.normal(jax.random.fold_in(key, 3), prediction.mean.shape)
             expected = prediction.mean + jnp.sqrt(prediction.variance) * noise
             terminated = jax.vmap(

@@ -70,9 +70,11 @@ def estimate(
         return jnp.concatenate([reward_value[:, None], _bounded(cost_value, cost_bound)], axis=1)
 
     valid = steps.valid
+    # A trajectory that padding follows has ended, whoever forgot to say so.
     follows = jnp.concatenate([valid[1:], jnp.zeros_like(valid[:1])])
     last = steps.last | ~valid | ~follows
     row = valid[:, :, None]
+    # Padding may hold anything, NaN too, and 0 · NaN is no zero in the sums below.
     obs, act = jnp.where(row, steps.obs, 0.0), jnp.where(row, steps.act, 0.0)
     value = values(obs.reshape(-1, obs.shape[-1])).reshape(*valid.shape, -1)
     value = jnp.where(row, value, 0.0)
@@ -97,6 +99,7 @@ def estimate(
     )
     over_copies = jax.vmap(partial(gae, discount=cost_discount, lam=cost_lam), 1, 1)
     over_costs = jax.vmap(over_copies, in_axes=(2, 2, 2, None, None), out_axes=2)
+    # Cost goes on behind a terminal state, so none of its steps is terminal here.
     never = jnp.zeros_like(last)
     cost_advantage = over_costs(
         jnp.where(row, steps.cost, 0.0), value[..., 1:], cost_next_value, never, last
@@ -126,6 +129,7 @@ def _next_values(
     rows = ends.size
     chunk = min(CHUNK, rows)
     flat_obs = next_obs.reshape(rows, -1)
+    # Few rows end a trajectory: only for these is V(s') computed, in chunks of a fixed shape.
     where = true_rows(ends.reshape(-1), -(-rows // chunk) * chunk)
     inside = jnp.concatenate([value[1:], jnp.zeros_like(value[:1])]).reshape(rows, -1)
 
@@ -144,6 +148,7 @@ def normalise(samples: Samples) -> Samples:
     centred = samples.advantage - mean
     std = jnp.sqrt(jnp.sum(weight * centred**2))
     axes = tuple(range(weight.ndim))
+    # Not rescaled: A_c in units of cost is what the step holds against the limit.
     cost = samples.cost_advantage
     cost_mean = jnp.sum(weight[..., None] * cost, axis=axes, keepdims=True)
     return eqx.tree_at(

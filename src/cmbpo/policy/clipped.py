@@ -100,6 +100,7 @@ def clipped_step(
             lambda x: x[: minibatches * size].reshape(minibatches, size, *x.shape[1:]), batch
         )
         (theta, state), losses = jax.lax.scan(minibatch, (now.theta, now.opt_state), parts)
+        # Adam's state is not taken back: it remembers gradients, not where the policy is.
         theta, predicted = taken_back(now.theta, theta)
         return _Passing(now.passes + 1, theta, state, predicted, losses.mean())
 

@@ -74,6 +74,7 @@ def estimate(seen: RealCost, *, horizon: float) -> CostEstimate:
     """
     steps = jnp.maximum(seen.steps, 1.0)
     rate = seen.cost / steps
+    # Expanded, so that only sums need be kept; below zero only by rounding.
     squares = seen.cost_cost - 2.0 * rate * seen.cost_steps + rate**2 * seen.steps_steps
     m = seen.blocks**2 / jnp.maximum(seen.blocks_blocks, 1e-6)
     correction = jnp.where(m > 1.0, m / jnp.maximum(m - 1.0, 1e-6), jnp.inf)

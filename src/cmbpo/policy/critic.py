@@ -37,6 +37,7 @@ def fit_critic(
     Each network sees the rows in an order of its own. The normalisers are set to this batch's
     statistics first, without changing any value (see `renormalise`).
     """
+    # Adam's own count says whether these networks were ever fitted.
     fresh = opt_state.count == 0  # pyright: ignore[reportAttributeAccessIssue]
     critic = renormalise(critic, obs, target, valid, fresh=fresh)
     x, y = jax.vmap(critic.input)(obs), jax.vmap(critic.output)(target[:, None])

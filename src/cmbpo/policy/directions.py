@@ -83,6 +83,7 @@ def cpo_direction(
     alpha, beta, lam, nu = jax.tree.map(lambda x: x[best], found)
     rescue = _towards_safety(unit)
     lost = jnp.isneginf(gain[best])
+    # Costs that no step changes, and that are within their limits, leave TRPO's step.
     blind = jnp.all((jnp.diag(products.s) <= TINY) & (cost_excess < 0.0))
     inside = jnp.all(cost_excess <= 0.0)
     case = jnp.where(inside, jnp.where(jnp.all(unit.c <= -1.0), 3, 2), 1)
@@ -163,6 +164,7 @@ def _unit_ball(products: Products, cost_excess: Array, *, max_kl: float) -> _Uni
     return _UnitBall(
         r=products.r / (g_norm * b_norm),
         s=products.s / (b_norm[:, None] * b_norm[None, :]) * off_diagonal + jnp.eye(b_norm.size),
+        # Beyond some radii the exact distance no longer matters, but its square would overflow.
         c=jnp.clip(cost_excess / (jnp.sqrt(2.0 * max_kl) * b_norm), -1e3, 1e3),
         g_norm=g_norm,
         b_norm=b_norm,
@@ -171,6 +173,7 @@ def _unit_ball(products: Products, cost_excess: Array, *, max_kl: float) -> _Uni
 
 def _active_sets(unit: _UnitBall) -> tuple[Float[Array, "sets cost"], Float[Array, "sets cost"]]:
     """S_A⁻¹c_A and S_A⁻¹r_A for every set A of constraints, zero outside A."""
+    # Two costs that say the same have a singular S; a ridge at rounding error parts them.
     ridge = 10.0 * jnp.finfo(unit.c.dtype).eps
 
     def within(active):

@@ -94,8 +94,10 @@ def control(
     I ← (I + K_I Δ)₊,   λ = (K_P Δ̄ + I + K_D (Δ̄ − Δ̄ of `delay` updates ago)₊)₊
     """
     proportional, integral, derivative = gains
+    # Clipped at zero while nothing costs: an integral that ran far below would be blind for long.
     total = jax.nn.relu(multiplier.integral + integral * cost_excess)
     smooth = smoothing * multiplier.smooth + (1.0 - smoothing) * cost_excess
+    # Rising costs are answered early; falling ones must not loosen the hold.
     rise = jax.nn.relu(smooth - multiplier.past[0])
     return PidMultiplier(
         value=jax.nn.relu(proportional * smooth + total + derivative * rise),

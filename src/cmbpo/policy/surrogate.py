@@ -68,6 +68,7 @@ def surrogate(
 
     def predict(theta: Theta) -> PredictedChange:
         new: Gaussian = jax.vmap(rebuild(theta))(samples.obs)
+        # ρ − 1 by expm1: near the old policy the difference is all that counts.
         gain = jnp.expm1(new.log_prob(samples.act) - old_log_prob)
         change = (weight * gain) @ scaled
         return PredictedChange(reward=change[0], cost=change[1:], kl=jnp.sum(weight * new.kl(old)))
@@ -92,6 +93,7 @@ def _fisher(policy: Policy, obs: Array, valid: Array) -> Callable[[Theta], Theta
     """
     _, unravel = ravel_pytree((policy.net, policy.log_std))
     x = jax.vmap(policy.normaliser)(obs)
+    # Linearised once: every product of conjugate gradients then reuses the activations.
     _, push = jax.linearize(lambda net: jax.vmap(net)(x), policy.net)
     pull = jax.linear_transpose(push, policy.net)
     precision = jnp.exp(-2.0 * policy.log_std)[None, :]
@@ -108,5 +110,6 @@ def _fisher(policy: Policy, obs: Array, valid: Array) -> Callable[[Theta], Theta
 def _some_rows(rows: int, share: float) -> slice | np.ndarray:
     if share >= 1.0:
         return slice(None)
+    # The same rows always, drawn outside the compiled program: their number is part of its shapes.
     some = np.random.default_rng(0).choice(rows, max(1, round(share * rows)), replace=False)
     return np.sort(some)

@@ -74,6 +74,7 @@ def trust_region_step(
     policy: Policy, samples: Samples, region: Region
 ) -> tuple[Policy, TrustRegionReport]:
     """TRPO's step: as much reward as the trust region holds, whatever it costs."""
+    # On a GPU, products in TF32 would leave conjugate gradients with three digits.
     with jax.default_matmul_precision("highest"):
         local = _local(policy, samples, region, constrained=False)
         direction = trpo_direction(local.products, max_kl=region.max_kl)
@@ -124,6 +125,7 @@ def barrier_step(
     recovering = jnp.where(
         recovering, cost_excess >= (hysteresis - 1.0) * target, cost_excess > 0.0
     )
+    # At the limit itself the barrier would be infinite and forbid even safe steps.
     slack = jnp.maximum(-cost_excess, jnp.maximum(MIN_SLACK * target, TINY))
     with jax.default_matmul_precision("highest"):
         local = _local(policy, samples, region, constrained=True)
@@ -141,6 +143,7 @@ def barrier_step(
         direction = jax.tree.map(lambda x, y: jnp.where(lost, x, y), back, forward)
 
         def acceptable(new: PredictedChange) -> Bool[Array, ""]:
+            # The barrier itself, not its quadratic model, which may be far off at a full step.
             y = 1.0 - cost_gain * jnp.maximum(new.cost, 0.0) / slack
             barrier = jnp.where(y > 0.0, y - 1.0 - jnp.log(jnp.maximum(y, TINY)), jnp.inf)
             forth = (new.kl + barrier_weight * jnp.sum(barrier) <= region.max_kl) & (
@@ -177,6 +180,7 @@ def _local(policy: Policy, samples: Samples, region: Region, *, constrained: boo
     if not constrained:
         solved = jnp.concatenate([solved, jnp.zeros_like(b)])
     inner = gradients @ solved.T
+    # F⁻¹ is symmetric; ten steps of conjugate gradients make it nearly so.
     inner = 0.5 * (inner + inner.T)
     products = Products(q=inner[0, 0], r=inner[0, 1:], s=inner[1:, 1:])
     return _Local(model, gradients, solved, residual, products)
@@ -198,6 +202,7 @@ def _search(
         backtrack=region.backtrack,
         backtracks=region.backtracks,
     )
+    # Not θ + 0·step: a step that is not finite would come through.
     theta = jnp.where(search.accepted, model.theta + search.scale * step, model.theta)
     norms = jnp.sqrt(jnp.sum(local.gradients**2, axis=1))
     report = TrustRegionReport(

@@ -109,6 +109,7 @@ def to_arrays(tree: Any) -> tuple[dict[str, np.ndarray], dict[str, str]]:
             keys[name] = str(jax.random.key_impl(leaf))
             leaf = jax.random.key_data(leaf)
         leaves[name] = leaf
+    # One transfer for all leaves: from a GPU each would wait for its own.
     arrays = {name: np.asarray(x, order="C") for name, x in jax.device_get(leaves).items()}
     for name, array in arrays.items():
         if array.dtype.kind not in "biufcU":
@@ -124,6 +125,7 @@ def write_whole(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
             np.savez(file, allow_pickle=False, **dict(arrays))
             file.flush()
             os.fsync(file.fileno())
+        # The file's bytes first, then its name: a power cut leaves the old name or the new file.
         unfinished.replace(path)
         _sync_folder(path.parent)
     except OSError as error:

@@ -129,6 +129,7 @@ class Run:
         path = self.folder / "checkpoints" / f"{update}.npz"
         tables = {t.path.name: t.position() for t in (self.progress, self.episodes)}
         save(path, state, notes={"update": update, "tables": tables})
+        # Only after the new one is safely there.
         for old in self.checkpoints()[KEPT:]:
             old.unlink()
         return path

@@ -191,6 +191,7 @@ class ThreadedCopies:
         blown_up = ~(sound & np.isfinite(measured.sum(axis=1)))
         trouble = blown_up.any()
         if trouble:
+            # The state before, so that no other copy's arithmetic meets what is not a number.
             next_state[blown_up] = state[blown_up]
             measured[blown_up] = 0.0
         next_obs = task.observe(next_state, measured)

@@ -65,6 +65,7 @@ def visits(
     discount: Float[Array, ""],
 ) -> Float[Array, " state"]:
     """d^π = (1−γ) Σₜ γᵗ Pr(sₜ = ·) = (1−γ)(I − γP^πᵀ)⁻¹ μ, the discounted state distribution."""
+    # Diagonally dominant, so that elimination needs no exchange of rows.
     flow = jnp.eye(len(start)) - discount * chain(transition, policy)
     return (1.0 - discount) * solve(flow.T, start[:, None])[:, 0]
 

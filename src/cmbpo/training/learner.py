@@ -201,6 +201,7 @@ def improve(
         horizon=horizon,
         key=key,
     )
+    # After the step, outside the trust region: the step may lower σ, exploration must not end.
     std = jnp.maximum(jnp.exp(policy.log_std), settings.policy.min_std)
     policy = eqx.tree_at(lambda p: p.log_std, policy, jnp.log(std))
     return policy, state, step, std.mean()

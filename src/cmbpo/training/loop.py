@@ -94,6 +94,7 @@ def _loop(
             except NonFiniteError as error:
                 path = folder.save_offending(trainer.offending, trainer.update)
                 raise NonFiniteError(f"{error}; the batch is in {path}") from None
+            # Before the checkpoint: it notes how far the tables go, and resuming cuts them there.
             folder.record_episodes(trainer.take_episodes())
             folder.record(row)
             view.show(row)

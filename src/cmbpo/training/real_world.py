@@ -28,6 +28,7 @@ class RealWorld:
             task,
             settings.num_envs,
             seed=settings.seed,
+            # In lock step, 20 copies × 50 steps would see one phase of the obstacle's cycle.
             stagger=True,
             episode_steps=settings.first_episode,
         )

@@ -149,6 +149,7 @@ class Trainer:
         if self.learner.model is not None:
             fitted = model.fit_models(self.learner.model, self.static, epochs=epochs, key=key_fit)
             policy = self.learner.policy
+            # After the units: D̄₀ is of the policy that the first update will act with.
             self._set(model=model.set_limits(fitted, policy, self.static, self.task, key_limits))
 
     def doubts(self) -> list[str]:
@@ -192,6 +193,7 @@ class Trainer:
             fitted, critics = learner.fit_critics(self.learner, samples, key_critic, self.static)
             self._set(**jax.block_until_ready(fitted))
 
+        # Counted before the guard, so that what is not finite is named by its update.
         self.update += 1
         self._guard(samples)
         seconds = time.perf_counter() - began

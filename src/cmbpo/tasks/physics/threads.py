@@ -65,6 +65,7 @@ class PlainPhysics:
             skip_checks=True,
             nstep=nstep,
             state=path,
+            # Four portions a thread: a copy with many contacts holds up only its own.
             chunk_size=max(1, n // (4 * len(self._data))),
         )
         result = path[:, -1]
@@ -151,6 +152,7 @@ class Scene:
         self, state: Float[np.ndarray, "N state"], control: Float[np.ndarray, "N ctrl"]
     ) -> Float[np.ndarray, "N given"]:
         """The rows that `advance` takes."""
+        # The zeros are the solver's warm start: what a copy did before must not matter.
         return np.concatenate([state, np.zeros((len(state), self.model.nv)), control], axis=1)
 
     def advance(

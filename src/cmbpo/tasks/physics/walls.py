@@ -94,6 +94,7 @@ class WalledPhysics:
             state, control, np.flatnonzero(whole), np.flatnonzero(~whole), result, measured
         )
         shift = result[:, 1:4] - state[:, 1:4]
+        # Who went further than assumed might have met a wall: these steps are made again in full.
         further = np.flatnonzero(~whole & ~(np.sqrt(np.vecdot(shift, shift)) < way))
         if len(further):
             result[further] = state[further]
@@ -156,6 +157,7 @@ class WalledPhysics:
             if np.abs(after - before).max() > _STILL:
                 result[i, -1] = _MOVING
             else:
+                # Put back exactly: rounding would let resting walls creep.
                 result[i, self._wall_row] = before
                 result[i, -1] = _ASLEEP if state[i, -1] == _MOVING else state[i, -1]
 
