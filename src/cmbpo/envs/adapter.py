@@ -72,9 +72,9 @@ def _number(name: str, value: Any) -> float:
 def _observed(obs: Any, shape: tuple[int, ...] | None) -> Float[np.ndarray, " obs"]:
     seen = np.asarray(obs)
     if seen.shape != shape or seen.dtype.kind not in "biuf":
-        found = f"{seen.dtype} of shape {seen.shape}" if seen.dtype.kind != "O" else repr(obs)
+        got = f"{seen.dtype} of shape {seen.shape}" if seen.dtype.kind != "O" else repr(obs)
         raise ValueError(
-            f"an observation is {found}; allowed: numbers of shape {shape}, as its space says"
+            f"an observation is {got}; allowed: numbers of shape {shape}, as its space says"
         )
     return np.array(seen, np.float64)
 

@@ -212,10 +212,10 @@ def _cost(rows: Transitions, which: int, name: str, horizon: int) -> Iterator[Fi
     if cost.max() <= 1.0 and cost.min() >= 0.0:
         yield fine(f"{name!r} is within 0 and 1 a step: --critic.bound-cost may be set")
     sound = Transitions(*(part[rows.sound] for part in rows))
-    yield from _told_by_observations(sound, cost[rows.sound], name)
+    yield from _clue_observations(sound, cost[rows.sound], name)
 
 
-def _told_by_observations(
+def _clue_observations(
     rows: Transitions, cost: Float[np.ndarray, " n"], name: str
 ) -> Iterator[Finding]:
     values, counts = np.unique(cost, return_counts=True)
@@ -229,12 +229,12 @@ def _told_by_observations(
             " observations tell it"
         )
         return
-    found = predictability(rows.obs, rows.act, rows.next_obs, cost, seed=0)
+    clue = predictability(rows.obs, rows.act, rows.next_obs, cost, seed=0)
     told = (
-        f"observations tell {name!r}: on steps not fitted, {found.measure} {found.score:.2f} where"
-        f" guessing gives {found.base:.2f}"
+        f"observations tell {name!r}: on steps not fitted, {clue.measure} {clue.score:.2f} where"
+        f" guessing gives {clue.base:.2f}"
     )
-    if found.score - found.base >= 0.5 * (1.0 - found.base):
+    if clue.score - clue.base >= 0.5 * (1.0 - clue.base):
         yield fine(told)
     else:
         yield hurts(

@@ -124,12 +124,12 @@ class CustomTask(Task):
 
 def complaints(task: CustomTask, rows: Transitions) -> list[str]:
     """What is wrong with the functions that an environment offers, on these steps of it."""
-    found = []
+    sayings = []
     if task.knows_cost:
-        found.append(_complaint("cost", task.costs, rows, rows.cost))
+        sayings.append(_complaint("cost", task.costs, rows, rows.cost))
     if task.knows_termination:
-        found.append(_complaint("terminated", task.terminated, rows, rows.terminated))
-    return [complaint for complaint in found if complaint]
+        sayings.append(_complaint("terminated", task.terminated, rows, rows.terminated))
+    return [complaint for complaint in sayings if complaint]
 
 
 def _complaint(
@@ -173,14 +173,14 @@ def _function(env: gymnasium.Env, name: str) -> Callable[..., Any] | None:
 
     Something else may well have the same name: it is not what is looked for.
     """
-    found = env.get_wrapper_attr(name) if env.has_wrapper_attr(name) else None
-    if not callable(found):
+    offered = env.get_wrapper_attr(name) if env.has_wrapper_attr(name) else None
+    if not callable(offered):
         return None
     try:
-        inspect.signature(found).bind("obs", "act", "next_obs")
+        inspect.signature(offered).bind("obs", "act", "next_obs")
     except (TypeError, ValueError):
         return None
-    return found
+    return offered
 
 
 def _horizon(env: gymnasium.Env, name: str, asked: int | None) -> int:

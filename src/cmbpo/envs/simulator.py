@@ -112,9 +112,9 @@ class Simulator:
         """
         for name, mine in self.state().items():
             if name not in state or np.shape(state[name]) != mine.shape:
-                found = np.shape(state[name]) if name in state else "missing"
+                given = np.shape(state[name]) if name in state else "missing"
                 raise ValueError(
-                    f"simulator state {name!r} is {found}; allowed: shape {mine.shape}"
+                    f"simulator state {name!r} is {given}; allowed: shape {mine.shape}"
                     f" ({self.num_envs} copies of {self.task.name})"
                 )
         self._state = np.array(state["physics"], np.float64)

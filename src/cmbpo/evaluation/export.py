@@ -18,7 +18,7 @@ from cmbpo.runs.run_folder import Run
 def arrays(policy: Policy, bounds: Box) -> dict[str, np.ndarray]:
     """What the action follows from: layers, normaliser, and the bounds that [−1, 1] stands for."""
     layers = policy.net.layers
-    found = {
+    parts = {
         "layers": np.array(len(layers)),
         "mean": policy.normaliser.mean,
         "std": policy.normaliser.std,
@@ -26,8 +26,8 @@ def arrays(policy: Policy, bounds: Box) -> dict[str, np.ndarray]:
         "high": bounds.high.astype(np.float32),
     }
     for i, layer in enumerate(layers):
-        found |= {f"weight_{i}": layer.weight, f"bias_{i}": layer.bias}
-    return {name: np.asarray(value) for name, value in found.items()}
+        parts |= {f"weight_{i}": layer.weight, f"bias_{i}": layer.bias}
+    return {name: np.asarray(value) for name, value in parts.items()}
 
 
 def export(folder: Path, path: Path) -> Path:

@@ -182,8 +182,8 @@ def summary(lines: Sequence[Line]) -> str:
 
 def update(lines: Mapping[str, Line], now: Mapping[str, Progress | None]) -> None:
     """Take over how far the runs are that go on."""
-    for name, found in now.items():
-        lines[name].state, lines[name].progress = "running", found
+    for name, progress in now.items():
+        lines[name].state, lines[name].progress = "running", progress
 
 
 def duration(seconds: float) -> str:

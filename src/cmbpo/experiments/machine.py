@@ -95,7 +95,7 @@ def hold_cores(count: int) -> None:
 
     Threads of XLA and of the simulator follow. Where no core is free, on all.
     """
-    mine, found = cores(), []
+    mine, free = cores(), []
     if count >= len(mine) or not hasattr(os, "sched_setaffinity"):
         return
     folder = Path(tempfile.gettempdir()) / f"cmbpo-cores-{os.getuid()}"
@@ -108,8 +108,8 @@ def hold_cores(count: int) -> None:
             file.close()
             continue
         _held.append(file)
-        found.append(core)
-        if len(found) == count:
+        free.append(core)
+        if len(free) == count:
             break
-    if found:
-        os.sched_setaffinity(0, found)
+    if free:
+        os.sched_setaffinity(0, free)

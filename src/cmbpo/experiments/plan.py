@@ -82,16 +82,16 @@ def jobs(
     asked = common | _parsed(overrides)
     if total_steps is not None:
         asked["total_steps"] = total_steps
-    found = []
+    planned = []
     for seed in seeds:
         for task, env in tasks.items():
             for name in arms:
                 arm = ARMS[name]
                 settings = make_preset(arm.algo, env, preset)
                 changes = {**arm.changes_on(task), **asked, "seed": seed}
-                found.append(Job(name, changed(settings, changes)))
-                _require_limits(found[-1].settings)
-    return found
+                planned.append(Job(name, changed(settings, changes)))
+                _require_limits(planned[-1].settings)
+    return planned
 
 
 def _require_limits(settings: TrainSettings) -> None:

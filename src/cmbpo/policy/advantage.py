@@ -133,10 +133,10 @@ def _next_values(
     where = true_rows(ends.reshape(-1), -(-rows // chunk) * chunk)
     inside = jnp.concatenate([value[1:], jnp.zeros_like(value[:1])]).reshape(rows, -1)
 
-    def fill(i, found):
+    def fill(i, next_value):
         index = jax.lax.dynamic_slice(where, (i * chunk,), (chunk,))
         at_end = values(flat_obs.at[index].get(mode="clip"))
-        return found.at[index].set(at_end, mode="drop")
+        return next_value.at[index].set(at_end, mode="drop")
 
     return jax.lax.fori_loop(0, -(-ends.sum() // chunk), fill, inside).reshape(value.shape)
 

@@ -78,9 +78,9 @@ def cpo_direction(
         gain = jnp.where(safe, alpha + unit.r @ beta, -jnp.inf)
         return gain, (alpha, beta, lam, v + lam * u)
 
-    gain, found = jax.vmap(candidate)(*_active_sets(unit))
+    gain, candidates = jax.vmap(candidate)(*_active_sets(unit))
     best = jnp.argmax(gain)
-    alpha, beta, lam, nu = jax.tree.map(lambda x: x[best], found)
+    alpha, beta, lam, nu = jax.tree.map(lambda x: x[best], candidates)
     rescue = _towards_safety(unit)
     lost = jnp.isneginf(gain[best])
     # Costs that no step changes, and that are within their limits, leave TRPO's step.
@@ -181,8 +181,8 @@ def _active_sets(unit: _UnitBall) -> tuple[Float[Array, "sets cost"], Float[Arra
         rhs = active[:, None] * jnp.stack([unit.c, unit.r], axis=1)
         return solve(block, rhs)
 
-    found = jax.vmap(within)(_subsets(unit.c.size, unit.c.dtype))
-    return found[:, :, 0], found[:, :, 1]
+    solved = jax.vmap(within)(_subsets(unit.c.size, unit.c.dtype))
+    return solved[:, :, 0], solved[:, :, 1]
 
 
 def _subsets(n: int, dtype: jnp.dtype) -> Float[Array, "sets n"]:

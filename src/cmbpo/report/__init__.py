@@ -25,20 +25,20 @@ def write(places: Sequence[Path], out: Path) -> Path:
     """
     if not places:
         raise ValueError("name at least one run folder, or a folder that holds runs")
-    found = collect(places)
-    panels = _panels(found)
+    shown = collect(places)
+    panels = _panels(shown)
     try:
         out.mkdir(parents=True, exist_ok=True)
         path = out / "report.html"
-        path.write_text(page.page(found, panels), encoding="utf-8")
-        short = summary.summary(found)
+        path.write_text(page.page(shown, panels), encoding="utf-8")
+        short = summary.summary(shown)
         if short.rows:
             (out / "summary.md").write_text(summary.markdown(short), encoding="utf-8")
         drawn = {name: rows for name, rows in panels.items() if rows}
         if drawn:
             (out / "figures").mkdir(exist_ok=True)
         for name, rows in drawn.items():
-            figures.write(out / "figures", name, rows, found.arms)
+            figures.write(out / "figures", name, rows, shown.arms)
     except OSError as error:
         raise ValueError(f"could not write {out}: {error.strerror or error}") from error
     return path
@@ -49,13 +49,13 @@ def main(places: Sequence[Path], out: Path) -> None:
     print(write(places, out))
 
 
-def _panels(found: Collection) -> dict[str, dict[str, list[Panel]]]:
+def _panels(shown: Collection) -> dict[str, dict[str, list[Panel]]]:
     """The panels of each section by the task's title; tasks without any are left out."""
     # about twelve letters a point, and a dozen curves of each run over all panels
-    points = BUDGET // (12 * 12 * max(len(found.runs), 1))
+    points = BUDGET // (12 * 12 * max(len(shown.runs), 1))
     points = min(max(points, 30), 160)
     panels = {
-        name: {found.title(task): section(found.arms, task, points) for task in found.tasks}
+        name: {shown.title(task): section(shown.arms, task, points) for task in shown.tasks}
         for name, section in SECTIONS.items()
     }
     return {

@@ -6,18 +6,18 @@ from cmbpo.report.read import Collection
 from cmbpo.report.table import Table
 
 
-def settings(found: Collection) -> Table | None:
+def settings(shown: Collection) -> Table | None:
     """The settings that are not the same everywhere.
 
     That a run of an older version lacks a setting is no difference.
     """
-    places = [(arm, task) for task in found.tasks for arm in found.arms if task in arm.runs]
-    spans = [(found.title(task), sum(other == task for _, other in places)) for task in found.tasks]
+    places = [(arm, task) for task in shown.tasks for arm in shown.arms if task in arm.runs]
+    spans = [(shown.title(task), sum(other == task for _, other in places)) for task in shown.tasks]
     table = Table(["setting", *[arm.label for arm, _ in places]], groups=[("", 1), *spans])
-    names = dict.fromkeys(name for run in found.runs for name in run.settings)
+    names = dict.fromkeys(name for run in shown.runs for name in run.settings)
     hidden = {*INCIDENTAL, "algo", "env_id", "preset"} - {"total_steps"}
     for name in [n for n in names if n not in hidden]:
-        known = {text(run.settings[name]) for run in found.runs if name in run.settings}
+        known = {text(run.settings[name]) for run in shown.runs if name in run.settings}
         if len(known) > 1:
             cells = [
                 {text(run.settings.get(name, "unknown")) for run in arm.runs[task]}
@@ -27,10 +27,10 @@ def settings(found: Collection) -> Table | None:
     return table if table.rows else None
 
 
-def versions(found: Collection) -> Table:
+def versions(shown: Collection) -> Table:
     """What the runs ran on; a column for each different set of versions."""
     sets: dict[tuple[tuple[str, str], ...], int] = {}
-    for run in found.runs:
+    for run in shown.runs:
         noted = dict(run.config.get("versions", {}))
         for name in ("device", "commit"):
             noted[name] = str(run.config.get(name) or "unknown")
@@ -43,17 +43,17 @@ def versions(found: Collection) -> Table:
     return Table(["", *head], rows, words=1 + len(sets))
 
 
-def runs(found: Collection) -> Table:
+def runs(shown: Collection) -> Table:
     """Every run that is shown."""
     head = ["task", "run", "arm", "command", "seed", "steps", "episodes"]
     table = Table(head, words=4, parted=True, stacked=True)
-    for task in found.tasks:
-        for arm in found.arms:
+    for task in shown.tasks:
+        for arm in shown.arms:
             for run in arm.runs.get(task, []):
                 end, asked = run.steps[-1], run.total_steps
                 steps = f"{end:,.0f}" if end >= asked else f"{end:,.0f} of {asked:,.0f}"
                 command = " ".join(str(word) for word in run.config.get("command", []))
                 count = f"{len(run.episodes[columns.EPISODE_ENV_STEPS]):,}"
                 cells = [run.name, arm.label, command, str(run.seed), steps, count]
-                table.rows.append([found.title(task), *cells])
+                table.rows.append([shown.title(task), *cells])
     return table

@@ -43,7 +43,7 @@ def arms(runs: Sequence[Recorded]) -> list[ArmRuns]:
         changes = tuple(change for change in _changes(run, runs) if change[0] not in named)
         key = (ablation, _rank(run.algo), run.algo, run.preset, changes)
         groups.setdefault(key, []).append(run)
-    found: list[ArmRuns] = []
+    grouped: list[ArmRuns] = []
     for key in sorted(groups, key=lambda key: (key[:4], len(key[4]), key[4])):
         by_task: dict[str, list[Recorded]] = {}
         for run in groups[key]:
@@ -51,10 +51,10 @@ def arms(runs: Sequence[Recorded]) -> list[ArmRuns]:
         ablation, _, algo, preset, changes = key
         several = len({run.preset for run in runs if run.algo == algo}) > 1
         label = _label(algo, preset if several else "", ablation, changes)
-        same = sum(arm.label.split(" #")[0] == label for arm in found)
+        same = sum(arm.label.split(" #")[0] == label for arm in grouped)
         label = f"{label} #{same + 1}" if same else label
-        found.append(ArmRuns(label, algo, len(found), ablation, by_task))
-    return found
+        grouped.append(ArmRuns(label, algo, len(grouped), ablation, by_task))
+    return grouped
 
 
 def _ablation(run: Recorded) -> str:

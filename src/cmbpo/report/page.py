@@ -16,10 +16,10 @@ from cmbpo.report.table import draw
 Rows = Mapping[str, Sequence[Panel]]
 
 
-def page(found: Collection, panels: Mapping[str, Rows]) -> str:
+def page(shown: Collection, panels: Mapping[str, Rows]) -> str:
     """The whole page as HTML that loads nothing."""
-    sections = _sections(found, panels) if found.runs else {}
-    body = [_header(found, list(sections)), _notices(found), _legend(found)]
+    sections = _sections(shown, panels) if shown.runs else {}
+    body = [_header(shown, list(sections)), _notices(shown), _legend(shown)]
     for title, content in sections.items():
         body.append(f"<section id='{_anchor(title)}'>{content}</section>")
     template = resources.files("cmbpo.report").joinpath("template.html").read_text("utf-8")
@@ -27,16 +27,16 @@ def page(found: Collection, panels: Mapping[str, Rows]) -> str:
     return styled.replace("<!-- body -->", "\n".join(part for part in body if part))
 
 
-def _sections(found: Collection, panels: Mapping[str, Rows]) -> dict[str, str]:
+def _sections(shown: Collection, panels: Mapping[str, Rows]) -> dict[str, str]:
     """The content of each section by its name in the list of contents."""
     sections = {
         "Learning curves": _learning(panels["learning"]),
         "Ablations": _ablations(panels["ablations"]),
-        "Table I": _table_one(found),
-        "Safety of training": _training(found),
+        "Table I": _table_one(shown),
+        "Safety of training": _training(shown),
         "The model": _model(panels["model"]),
         "Promise and reality": _promises(panels["promises"]),
-        **_appendix(found),
+        **_appendix(shown),
     }
     return {title: content for title, content in sections.items() if content}
 
@@ -45,13 +45,13 @@ def _anchor(title: str) -> str:
     return title.lower().replace(" ", "-")
 
 
-def _header(found: Collection, titles: Sequence[str]) -> str:
-    if not found.runs:
+def _header(shown: Collection, titles: Sequence[str]) -> str:
+    if not shown.runs:
         words = "There is nothing to show: no run with a finished episode was found."
     else:
         words = (
-            f"{_count(len(found.runs), 'run')} of {_count(len(found.arms), 'arm')} "
-            f"on {', '.join(found.title(task) for task in found.tasks)}. All numbers are of "
+            f"{_count(len(shown.runs), 'run')} of {_count(len(shown.arms), 'arm')} "
+            f"on {', '.join(shown.title(task) for task in shown.tasks)}. All numbers are of "
             "training episodes, with exploration noise."
         )
     version = f"cmbpo {cmbpo.__version__}"
@@ -63,19 +63,19 @@ def _header(found: Collection, titles: Sequence[str]) -> str:
     )
 
 
-def _notices(found: Collection) -> str:
-    if not found.notices and not found.unfinished:
+def _notices(shown: Collection) -> str:
+    if not shown.notices and not shown.unfinished:
         return ""
-    items = "".join(f"<li>{escape(notice)}</li>" for notice in found.notices)
+    items = "".join(f"<li>{escape(notice)}</li>" for notice in shown.notices)
     said = f"<ul>{items}</ul>" if items else ""
-    return f"<aside><h2>About these folders</h2>{said}{_unfinished(found)}</aside>"
+    return f"<aside><h2>About these folders</h2>{said}{_unfinished(shown)}</aside>"
 
 
-def _unfinished(found: Collection) -> str:
-    cut = found.unfinished
+def _unfinished(shown: Collection) -> str:
+    cut = shown.unfinished
     if not cut:
         return ""
-    words = f"Not finished: {len(cut)} of {_count(len(found.runs), 'run')}"
+    words = f"Not finished: {len(cut)} of {_count(len(shown.runs), 'run')}"
     items = "".join(
         f"<li>{escape(run.name)} ({run.steps[-1]:,.0f} of {run.total_steps:,.0f} steps)</li>"
         for run in cut
@@ -83,13 +83,13 @@ def _unfinished(found: Collection) -> str:
     return f"<details><summary>{words}</summary><ul>{items}</ul></details>"
 
 
-def _legend(found: Collection) -> str:
-    if not found.arms:
+def _legend(shown: Collection) -> str:
+    if not shown.arms:
         return ""
     buttons = "".join(
         f"<button type='button' class='arm c{colours.place(arm.colour)}' aria-pressed='true' "
         f"data-arm='{arm.colour}'><i></i>{escape(arm.label)}</button>"
-        for arm in found.arms
+        for arm in shown.arms
     )
     return f"<nav aria-label='Arms: press to hide or show'>{buttons}</nav>"
 
@@ -140,8 +140,8 @@ def _ablations(rows: Rows) -> str:
     return _section("Ablations", words, _figures(rows))
 
 
-def _table_one(found: Collection) -> str:
-    if not any(task in TABLE_I for task in found.tasks):
+def _table_one(shown: Collection) -> str:
+    if not any(task in TABLE_I for task in shown.tasks):
         return ""
     words = (
         "Cumulative cost, in thousands, before the first 20 training episodes in a row that have "
@@ -155,7 +155,7 @@ def _table_one(found: Collection) -> str:
         "is the fairer number. A seed holds the limit if its cost per 1000 of the next steps is at "
         "most 10 plus two standard errors (over episodes, every step counted alike).</p>"
     )
-    speeds = tables.speed_ups(found)
+    speeds = tables.speed_ups(shown)
     faster = (
         "<h3>Speed-up</h3><p>Environment steps of each baseline over those of CMBPO to the same "
         f"level, medians; ≥ where a baseline did not get there.</p>{draw(speeds)}"
@@ -165,14 +165,14 @@ def _table_one(found: Collection) -> str:
     return _section(
         "Table I",
         words,
-        draw(tables.table_one(found)),
+        draw(tables.table_one(shown)),
         after,
-        draw(tables.every_seed(found)),
+        draw(tables.every_seed(shown)),
         faster,
     )
 
 
-def _training(found: Collection) -> str:
+def _training(shown: Collection) -> str:
     words = (
         "Interquartile means over seeds; in square brackets 95 % intervals, by bootstrap for "
         "return and cost (little more than the range where seeds are few), Wilson’s for the "
@@ -181,9 +181,9 @@ def _training(found: Collection) -> str:
         "it and the share of steps above the limit are taken in windows of 20,000 steps, so that "
         "algorithms with small and with large updates compare."
     )
-    pooled = tables.all_tasks(found)
+    pooled = tables.all_tasks(shown)
     rest = f"<h3>All tasks together</h3>{draw(pooled)}" if pooled else ""
-    return _section("Safety of training", words, draw(tables.training(found)), rest)
+    return _section("Safety of training", words, draw(tables.training(shown)), rest)
 
 
 def _model(rows: Rows) -> str:
@@ -211,14 +211,14 @@ def _promises(rows: Rows) -> str:
     return _section("Promise and reality", words, _figures(rows))
 
 
-def _appendix(found: Collection) -> dict[str, str]:
-    differing = appendix.settings(found)
+def _appendix(shown: Collection) -> dict[str, str]:
+    differing = appendix.settings(shown)
     same = "<p>All runs have the same settings but the seed.</p>"
     count = _count(len(differing.rows), "setting") if differing else "none"
     return {
         "Settings": _folded("Settings that differ", count, draw(differing) if differing else same),
-        "Versions": _folded("Versions", "", draw(appendix.versions(found))),
-        "Runs": _folded("Runs", str(len(found.runs)), draw(appendix.runs(found))),
+        "Versions": _folded("Versions", "", draw(appendix.versions(shown))),
+        "Runs": _folded("Runs", str(len(shown.runs)), draw(appendix.runs(shown))),
     }
 
 

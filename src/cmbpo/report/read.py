@@ -37,9 +37,9 @@ class Collection:
     @property
     def tasks(self) -> list[str]:
         """The tasks: those of the paper first, in its order."""
-        found = {run.task for run in self.runs}
-        known = [task for task in TASKS if task in found]
-        return known + sorted(found - set(known))
+        present = {run.task for run in self.runs}
+        known = [task for task in TASKS if task in present]
+        return known + sorted(present - set(known))
 
     def title(self, task: str) -> str:
         """A task as readers call it: without module and version, where no other is called so."""
@@ -62,7 +62,7 @@ def collect(places: Sequence[Path]) -> Collection:
                 f"{place} is a file; a run folder, a folder of them, "
                 f"or an archive ({', '.join(packed.ENDINGS)}) is needed"
             )
-    found = Collection()
+    shown = Collection()
     base = Path(os.path.commonpath([place.resolve() for place in places]))
     seen: set[Path] = set()
     for place in places:
@@ -71,13 +71,13 @@ def collect(places: Sequence[Path]) -> Collection:
             folders = [f for f in _run_folders(root, aside) if f not in seen]
             seen.update(folders)
             if not folders and not aside:
-                found.notices.append(f"{place} holds no run: no folder in it has a config.json.")
-            found.notices.extend(_left_out(path, _short(path, start)) for path in aside)
+                shown.notices.append(f"{place} holds no run: no folder in it has a config.json.")
+            shown.notices.extend(_left_out(path, _short(path, start)) for path in aside)
             for folder in folders:
-                _read_into(found, folder, _short(folder, start))
-    found.arms = arms(found.runs)
-    _note_doubles(found)
-    return found
+                _read_into(shown, folder, _short(folder, start))
+    shown.arms = arms(shown.runs)
+    _note_doubles(shown)
+    return shown
 
 
 @contextmanager
@@ -116,7 +116,7 @@ def _left_out(path: Path, name: str) -> str:
     )
 
 
-def _read_into(found: Collection, folder: Path, name: str) -> None:
+def _read_into(shown: Collection, folder: Path, name: str) -> None:
     try:
         config = read_config(folder)
         if not isinstance(config.get("settings"), dict):
@@ -126,9 +126,9 @@ def _read_into(found: Collection, folder: Path, name: str) -> None:
         _require(run.episodes, columns.EPISODES, "episode")
     except (OSError, EOFError, ValueError, zlib.error, csv.Error) as error:
         reason = str(error).replace(str(folder), name)
-        found.notices.append(f"{name} cannot be shown: {reason}.")
+        shown.notices.append(f"{name} cannot be shown: {reason}.")
         return
-    found.runs.append(run)
+    shown.runs.append(run)
 
 
 def _require(table: dict[str, np.ndarray], names: Sequence[str], what: str) -> None:
@@ -163,14 +163,14 @@ def _numbers(cells: np.ndarray) -> np.ndarray:
     return np.array([number(cell) for cell in cells])
 
 
-def _note_doubles(found: Collection) -> None:
-    for arm in found.arms:
+def _note_doubles(shown: Collection) -> None:
+    for arm in shown.arms:
         for task, runs in arm.runs.items():
             seeds = [run.seed for run in runs]
             twice = sorted({str(s) for s in seeds if seeds.count(s) > 1})
             if twice:
-                where = f"{arm.label} on {found.title(task)}"
-                found.notices.append(
+                where = f"{arm.label} on {shown.title(task)}"
+                shown.notices.append(
                     f"{where} has seed {', '.join(twice)} more than once: "
                     "these runs count as different seeds below."
                 )

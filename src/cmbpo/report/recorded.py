@@ -96,8 +96,8 @@ class Recorded:
 
     def values(self, name: str) -> np.ndarray:
         """A column of progress.csv; with several costs, the sum of its columns; NaN where blank."""
-        found = [x for n, x in self.progress.items() if n == name or n.startswith(f"{name}/")]
-        return np.sum(found, axis=0) if found else np.full(len(self.steps) - 1, np.nan)
+        parts = [x for n, x in self.progress.items() if n == name or n.startswith(f"{name}/")]
+        return np.sum(parts, axis=0) if parts else np.full(len(self.steps) - 1, np.nan)
 
     def column(self, name: str) -> tuple[np.ndarray, np.ndarray]:
         """Environment steps and values of a column of progress.csv where it has any."""

@@ -155,8 +155,8 @@ def first_window(
         return None
     good = sums(returns) >= level * window * (1 - 1e-12)
     safe = 1000.0 * sums(cost) <= limit * sums(length) * (1 + 1e-12)
-    found = np.flatnonzero(good & safe & (sums(whole) == window))
-    return int(found[0]) + window - 1 if found.size else None
+    ends = np.flatnonzero(good & safe & (sums(whole) == window))
+    return int(ends[0]) + window - 1 if ends.size else None
 
 
 def within(

@@ -26,11 +26,11 @@ HEAD = [
 ]
 
 
-def summary(found: Collection) -> Table:
+def summary(shown: Collection) -> Table:
     """Ranges over the seeds of each arm on the tasks of Table I."""
     table = Table(HEAD, words=2)
-    for task in [task for task in found.tasks if task in TABLE_I]:
-        for arm in [arm for arm in found.arms if task in arm.runs]:
+    for task in [task for task in shown.tasks if task in TABLE_I]:
+        for arm in [arm for arm in shown.arms if task in arm.runs]:
             table.rows.append(_row(arm, task))
     return table
 

@@ -45,15 +45,15 @@ def crossings(arm: ArmRuns, task: str) -> list[Crossing]:
     ]
 
 
-def table_one(found: Collection) -> Table:
+def table_one(shown: Collection) -> Table:
     """Cumulative cost until the level within the limit: the paper's number beside ours."""
     table = Table(
         ["task", "", "paper", "here, median", "seeds that got there"], words=2, parted=True
     )
-    for task in [t for t in found.tasks if t in TABLE_I]:
+    for task in [t for t in shown.tasks if t in TABLE_I]:
         part = f"{task}, return {TABLE_I[task].level:.0f}"
-        for algo in dict.fromkeys([*ALGORITHMS, *[arm.algo for arm in found.arms]]):
-            arms = [arm for arm in found.arms if arm.algo == algo and task in arm.runs]
+        for algo in dict.fromkeys([*ALGORITHMS, *[arm.algo for arm in shown.arms]]):
+            arms = [arm for arm in shown.arms if arm.algo == algo and task in arm.runs]
             paper = str(TABLE_I[task].cost.get(algo, "–"))
             for arm in arms:
                 seeds = crossings(arm, task)
@@ -66,7 +66,7 @@ def table_one(found: Collection) -> Table:
     return table
 
 
-def every_seed(found: Collection) -> Table:
+def every_seed(shown: Collection) -> Table:
     """Table I's measure for each run, and what followed."""
     table = Table(
         ["task", "arm", "seed", "steps", "cumulative cost", "return", "cost", "holds 10"],
@@ -74,8 +74,8 @@ def every_seed(found: Collection) -> Table:
         groups=[("", 5), (f"next {AFTERWARDS:,} steps", 3)],
         parted=True,
     )
-    for task in [t for t in found.tasks if t in TABLE_I]:
-        for arm in found.arms:
+    for task in [t for t in shown.tasks if t in TABLE_I]:
+        for arm in shown.arms:
             for run, seed in zip(arm.runs.get(task, []), crossings(arm, task), strict=True):
                 table.rows.append([task, arm.label, str(run.seed), *_crossing_cells(seed)])
     return table
@@ -93,14 +93,14 @@ def _crossing_cells(seed: Crossing) -> list[str]:
     return [*cells, f"{seed.next_return:.0f}", f"{seed.next_cost:.1f}{error}{short}", verdict]
 
 
-def speed_ups(found: Collection) -> Table | None:
+def speed_ups(shown: Collection) -> Table | None:
     """How many times fewer environment steps CMBPO takes to the level than each baseline."""
-    ours = [arm for arm in found.arms if arm.algo == "cmbpo" and not arm.ablation]
-    baselines = [arm for arm in found.arms if arm.algo != "cmbpo" and arm.runs.keys() & TABLE_I]
+    ours = [arm for arm in shown.arms if arm.algo == "cmbpo" and not arm.ablation]
+    baselines = [arm for arm in shown.arms if arm.algo != "cmbpo" and arm.runs.keys() & TABLE_I]
     if not ours or not baselines:
         return None
     table = Table(["task", "arm", *[arm.label for arm in baselines]], words=2, parted=True)
-    for task in [t for t in found.tasks if t in TABLE_I]:
+    for task in [t for t in shown.tasks if t in TABLE_I]:
         for arm in [arm for arm in ours if task in arm.runs]:
             mine = _median(crossings(arm, task), "env_steps")
             row = [task, arm.label]
@@ -168,7 +168,7 @@ def _end_rate(run: Recorded) -> float:
     )
 
 
-def training(found: Collection) -> Table:
+def training(shown: Collection) -> Table:
     """The end of training and the safety of all of it, for each arm on each task."""
     table = Table(
         [
@@ -189,12 +189,12 @@ def training(found: Collection) -> Table:
         groups=[("", 3), (f"last {AFTERWARDS:,} steps", 3), ("whole training", 6)],
         parted=True,
     )
-    for task in found.tasks:
-        for arm in [arm for arm in found.arms if task in arm.runs]:
+    for task in shown.tasks:
+        for arm in [arm for arm in shown.arms if task in arm.runs]:
             seeds = [safety(run) for run in arm.runs[task]]
             held = sum(seed.holds for seed in seeds)
             row = [
-                _with_limit(found, task),
+                _with_limit(shown, task),
                 arm.label,
                 str(len(seeds)),
                 _middle([[seed.end_return for seed in seeds]], "{:.0f}"),
@@ -216,11 +216,11 @@ def training(found: Collection) -> Table:
     return table
 
 
-def all_tasks(found: Collection) -> Table | None:
+def all_tasks(shown: Collection) -> Table | None:
     """Return over level and cost over limit, of all tasks of the paper that an arm ran on."""
     table = Table(["arm", "tasks", "runs", "return ÷ level", "cost ÷ limit", "limit holds"])
-    for arm in found.arms:
-        tasks = [task for task in found.tasks if task in arm.runs and task in TABLE_I]
+    for arm in shown.arms:
+        tasks = [task for task in shown.tasks if task in arm.runs and task in TABLE_I]
         if len(tasks) < 2:
             continue
         ends = {task: [safety(run) for run in arm.runs[task]] for task in tasks}
@@ -240,11 +240,11 @@ def all_tasks(found: Collection) -> Table | None:
     return table if table.rows else None
 
 
-def _with_limit(found: Collection, task: str) -> str:
+def _with_limit(shown: Collection, task: str) -> str:
     """The task and its limit, or the limits that its runs had."""
-    runs = [run for run in found.runs if run.task == task]
+    runs = [run for run in shown.runs if run.task == task]
     limits = " or ".join(dict.fromkeys(run.limit_words for run in runs if run.limits))
-    return found.title(task) + (f", limit {limits} per 1000 steps" if limits else "")
+    return shown.title(task) + (f", limit {limits} per 1000 steps" if limits else "")
 
 
 def between(bounds: Interval, form: Callable[[float], str]) -> str:

@@ -141,24 +141,24 @@ class Run:
 
     def load(self, template: Any, *, under: str = "") -> Any:
         """The state of the newest checkpoint that is not damaged; see `checkpoint.load`."""
-        _, found = self._newest(template, under=under)
-        if found is None:
+        _, checkpoint = self._newest(template, under=under)
+        if checkpoint is None:
             raise RunError(f"{self.folder} has no checkpoint yet")
-        return found.state
+        return checkpoint.state
 
     def restore(self, template: Any) -> Any | None:
         """The state to go on from, or None to start anew; the records are cut back to it."""
         self._require_training()
-        path, found = self._newest(template)
+        path, checkpoint = self._newest(template)
         start = {"bytes": 0, "rows": 0}
-        tables = {} if found is None else found.notes["tables"]
+        tables = {} if checkpoint is None else checkpoint.notes["tables"]
         for table in (self.progress, self.episodes):
             table.rewind(tables.get(table.path.name, start))
         for newer in self.checkpoints():
             if newer == path:
                 break
             newer.unlink()
-        return None if found is None else found.state
+        return None if checkpoint is None else checkpoint.state
 
     def save_offending(self, batch: Any, update: int) -> Path:
         """Write the batch that made a quantity non-finite to `nonfinite-<update>.npz`."""

@@ -29,13 +29,13 @@ def names(group: type = TrainSettings, prefix: str = "") -> Iterator[str]:
 
 def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Nested settings by their dotted names."""
-    found: dict[str, Any] = {}
+    dotted: dict[str, Any] = {}
     for name, value in values.items():
         if isinstance(value, Mapping):
-            found |= flat(value, f"{prefix}{name}.")
+            dotted |= flat(value, f"{prefix}{name}.")
         else:
-            found[prefix + name] = value
-    return found
+            dotted[prefix + name] = value
+    return dotted
 
 
 def changed(settings: TrainSettings, changes: Mapping[str, Any]) -> TrainSettings:

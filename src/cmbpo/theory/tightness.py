@@ -244,7 +244,7 @@ def main(out: Path) -> None:
             eps_m=jnp.asarray([*fixed, *grid, 0.03, 0.0]),
             discount=jnp.asarray([*np.full(19, 0.9), 0.5]),
         )
-        found, error = worst(scales, restarts=24, steps=4000, key=key_worst)
+        problem, error = worst(scales, restarts=24, steps=4000, key=key_worst)
         paper, saturated = limits(scales)
         report(chance, scales, np.asarray(error / paper), np.asarray(error / saturated))
 
@@ -253,7 +253,7 @@ def main(out: Path) -> None:
         for axes, rows, key in ((top_left, slice(0, 9), key_pi), (top_right, slice(9, 18), key_m)):
             part = jax.tree.map(lambda x, rows=rows: x[rows], scales)
             draw_growth(axes, grid, part, np.asarray(error[rows]), key=key)
-        draw_example(low_left, *jax.tree.map(lambda x: x[18], (found, scales)))
+        draw_example(low_left, *jax.tree.map(lambda x: x[18], (problem, scales)))
         draw_ratios(low_right, chance, float(error[19] / paper[19]))
     top_left.set(
         title=r"The policy moves ($\epsilon_m = 0.03$, $\gamma = 0.9$)", xlabel=r"$\epsilon_\pi$"

@@ -18,7 +18,7 @@ def use(kind: Literal["auto", "cpu", "gpu"]) -> str:
     jax.config.update("jax_cpu_enable_async_dispatch", False)
     if kind == "cpu":
         jax.config.update("jax_platforms", "cpu")
-    found = jax.default_backend()
-    if kind == "gpu" and found != "gpu":
+    backend = jax.default_backend()
+    if kind == "gpu" and backend != "gpu":
         raise ValueError("device is 'gpu' but JAX finds none; allowed here: cpu (or auto)")
-    return found
+    return backend

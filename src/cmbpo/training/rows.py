@@ -48,7 +48,7 @@ class Update:
 def of_update(update: Update, model: Model | None, *, horizon: int) -> dict[Column, Any]:
     """The columns that every phase fills."""
     step, values, cost = update.step, update.values, update.cost
-    found: dict[Column, Any] = {
+    filled: dict[Column, Any] = {
         columns.COST_ESTIMATE: cost.used,
         columns.REAL_COST: cost.real,
         columns.STANDARD_ERROR: cost.standard_error,
@@ -66,15 +66,15 @@ def of_update(update: Update, model: Model | None, *, horizon: int) -> dict[Colu
         **_of_step(step),
     }
     if model is not None and update.imagined is not None:
-        found |= {columns.ALPHA: update.alpha, **_of_model(model, update.imagined, horizon)}
-    return jax.device_get(found)
+        filled |= {columns.ALPHA: update.alpha, **_of_model(model, update.imagined, horizon)}
+    return jax.device_get(filled)
 
 
 def _of_step(step: PolicyStep) -> Values:
     """What only some algorithms can say of their step."""
-    found: dict[Column, Any] = {}
+    filled: dict[Column, Any] = {}
     if (report := step.trust_region) is not None:
-        found |= {
+        filled |= {
             columns.CASE: CASES[int(report.case)],
             columns.CASE_NUMBER: report.case,
             columns.ACCEPTANCE: np.where(report.accepted, report.backtracks + 1, 0),
@@ -93,12 +93,12 @@ def _of_step(step: PolicyStep) -> Values:
         columns.POLICY_LOSS: step.loss,
         columns.MULTIPLIER: step.multiplier,
     }
-    return found | {column: value for column, value in others.items() if value is not None}
+    return filled | {column: value for column, value in others.items() if value is not None}
 
 
 def _of_model(model: Model, imagined: Imagined, horizon: int) -> Values:
     fit, batch = model.quality, imagined.batch
-    found: dict[Column, Any] = {
+    filled: dict[Column, Any] = {
         columns.DISAGREEMENT: imagined.disagreement,
         columns.DISAGREEMENT_SHARE: imagined.disagreement_share,
         columns.ROLLOUT_LENGTH: batch.length,
@@ -115,8 +115,8 @@ def _of_model(model: Model, imagined: Imagined, horizon: int) -> Values:
     }
     if model.cost_model is not None and fit.cost is not None:
         costs, end = learned_cost_quality.parts(model.cost_model, fit.cost)
-        found |= dict(_of_quality(costs, 0)) | dict(_of_quality(end, 1))
-    return found
+        filled |= dict(_of_quality(costs, 0)) | dict(_of_quality(end, 1))
+    return filled
 
 
 def _of_quality(quality: Quality | None, which: int) -> Iterable[tuple[Column, Any]]:

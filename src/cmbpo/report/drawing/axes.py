@@ -63,14 +63,14 @@ class Axis:
         """Ticks of the logarithmic part of a `knee` axis, from the knee to its end."""
         if end <= self.knee:
             return []
-        found = [t for t in _decades(self.knee, end, (1, 2, 5)) if t > 1.4 * self.knee]
-        return _thin(found, 4)
+        marks = [t for t in _decades(self.knee, end, (1, 2, 5)) if t > 1.4 * self.knee]
+        return _thin(marks, 4)
 
     def _log_ticks(self, count: int) -> list[float]:
         for digits in ((1,), (1, 3), (1, 2, 5)):
-            found = _decades(self.low, self.high, digits)
-            if len(found) >= 3:
-                return _thin(found, count + 1)
+            marks = _decades(self.low, self.high, digits)
+            if len(marks) >= 3:
+                return _thin(marks, count + 1)
         return _round_values(self.low, self.high, 4)
 
 

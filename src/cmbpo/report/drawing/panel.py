@@ -83,12 +83,12 @@ class Panel:
 
 def spread(places: Sequence[float], *, gap: float, end: float) -> list[float]:
     """Ascending places moved apart until none is nearer than `gap` to the next or beyond `end`."""
-    found: list[float] = []
+    spots: list[float] = []
     for place in places:
-        found.append(max(place, found[-1] + gap) if found else place)
-    for i in reversed(range(len(found))):
-        found[i] = min(found[i], found[i + 1] - gap if i + 1 < len(found) else end)
-    return found
+        spots.append(max(place, spots[-1] + gap) if spots else place)
+    for i in reversed(range(len(spots))):
+        spots[i] = min(spots[i], spots[i + 1] - gap if i + 1 < len(spots) else end)
+    return spots
 
 
 def steps_axis(lines: Sequence[Line]) -> Axis:
