@@ -57,10 +57,10 @@ def table_one(shown: Collection) -> Table:
             paper = str(TABLE_I[task].cost.get(algo, "–"))
             for arm in arms:
                 seeds = crossings(arm, task)
-                shown = between(_median(seeds, "cumulative_cost"), lambda x: f"{x / 1000:.1f}")
+                median = between(_median(seeds, "cumulative_cost"), lambda x: f"{x / 1000:.1f}")
                 count = f"{sum(seed.reached for seed in seeds)} of {len(seeds)}"
                 printed = "–" if arm.ablation else paper
-                table.rows.append([part, arm.label, printed, shown, count])
+                table.rows.append([part, arm.label, printed, median, count])
             if not arms and algo in TABLE_I[task].cost:
                 table.rows.append([part, label_of(algo), paper, "no run", ""])
     return table
