@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 import tyro
 
 from cmbpo import __version__
-from cmbpo.settings import flags, overrides, presets, registry
+from cmbpo.settings import aliases, flags, overrides, presets, registry
 from cmbpo.settings.schema import EnvSettings, TrainSettings
 
 
@@ -86,8 +86,7 @@ def _require_read(args: list[str], algo: str) -> None:
             name = word[2:].split("=")[0].replace("-", "_")
             group, dot, last = name.rpartition(".")
             name = group + dot + last.removeprefix("no_")
-            was = overrides.aliases.renamed(name)
-            if name != was or name in overrides.aliases.CONSTANTS:
+            if aliases.is_older(name):
                 overrides.require_known(name)
             if name in overrides.names() and not registry.reads(algo, name):
                 flag = word.split("=")[0]
@@ -201,7 +200,7 @@ class ExperimentCommand:
     preset: str = "default"
     """Where the settings start from: default, or paper (the printed algorithm)."""
     set: tuple[str, ...] = ()
-    """Settings of all runs, as in --set real_share.min_real=500 policy.hidden=64,64."""
+    """Settings of all runs that read them, as in --set real_share.min_real=500 policy.hidden=64,64."""
     log_dir: str = "runs/experiments"
     """Folder of the runs; experiments share what they have in common."""
     device: Literal["auto", "cpu", "gpu"] = "auto"

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 from cmbpo.experiments import progress
 from cmbpo.settings import aliases
 from cmbpo.settings.arms import ARMS
-from cmbpo.settings.overrides import changed, flat, parsed
+from cmbpo.settings.overrides import changed, flat, parsed, require_known
 from cmbpo.settings.presets import preset as make_preset
-from cmbpo.settings.registry import algorithm_name, is_built_in, short_name, task_name
+from cmbpo.settings.registry import algorithm_name, is_built_in, reads, short_name, task_name
 from cmbpo.settings.schema import BOOKKEEPING, TrainSettings
 
 
@@ -70,7 +70,8 @@ def jobs(
 ) -> list[Job]:
     """The runs of an experiment, seed by seed, so that all curves grow together.
 
-    `overrides` are `KEY=VALUE` and apply to every run; `common` are settings of every run.
+    `overrides` are `KEY=VALUE` and apply to every run that reads them; `common` are settings of
+    every run.
     """
     table = EXPERIMENTS[experiment]
     tasks: dict[str, str] = {}
@@ -80,6 +81,10 @@ def jobs(
             raise ValueError(f"--envs {other} and {env} would share their folders; allowed: one")
     arms = dict.fromkeys(_arm_name(algo) for algo in algos or table.arms)
     asked = common | _parsed(overrides)
+    for key in asked:
+        require_known(key)
+        if not any(reads(ARMS[name].algo, key) for name in arms):
+            raise ValueError(f"--set {key} is read by none of {', '.join(arms)}: leave it out")
     if total_steps is not None:
         asked["total_steps"] = total_steps
     planned = []
@@ -88,7 +93,8 @@ def jobs(
             for name in arms:
                 arm = ARMS[name]
                 settings = make_preset(arm.algo, env, preset)
-                changes = {**arm.changes_on(task), **asked, "seed": seed}
+                own = {key: x for key, x in asked.items() if reads(arm.algo, key)}
+                changes = {**arm.changes_on(task), **own, "seed": seed}
                 planned.append(Job(name, changed(settings, changes)))
                 _require_limits(planned[-1].settings)
     return planned

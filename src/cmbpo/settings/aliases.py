@@ -34,14 +34,19 @@ CONSTANTS: dict[str, Any] = {
 }
 """What was a setting once, and the one value that is left of it."""
 
-DERIVED = ("rollout.probe",)
-"""What was a setting and now follows from others: half of the lanes."""
+DERIVED = {"rollout.probe": "half of rollout.lanes"}
+"""What was a setting and now follows from others."""
 
 
 def renamed(name: str) -> str:
     """The dotted name of a setting today."""
     group, dot, rest = name.partition(".")
     return RENAMED.get(group, group) + dot + rest
+
+
+def is_older(name: str) -> bool:
+    """Whether only older versions have a setting of this name."""
+    return renamed(name) != name or name in CONSTANTS or name in DERIVED
 
 
 def by_todays_names(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 import ast
 import dataclasses
+import difflib
 import importlib
 import inspect
 import typing
@@ -49,8 +50,7 @@ def changed(settings: TrainSettings, changes: Mapping[str, Any]) -> TrainSetting
         require_known(name)
         if not reads(settings.algo, name):
             raise ValueError(
-                f"{name} is not read by {settings.algo}; its settings are"
-                f" {', '.join(n for n in names() if reads(settings.algo, n))}"
+                f"{name} is not read by {settings.algo}: leave it out, it changes nothing"
             )
     return with_values(settings, given)
 
@@ -60,17 +60,21 @@ def require_known(name: str) -> None:
     known = list(names())
     if name in known:
         return
-    if (now := aliases.renamed(name)) in known:
+    now = aliases.renamed(name)
+    if now in known:
         raise ValueError(f"{name} is called {now} now")
-    if name in aliases.CONSTANTS:
-        raise ValueError(f"{name} is no setting any more: it is {aliases.CONSTANTS[name]!r} always")
+    if now in aliases.CONSTANTS:
+        raise ValueError(f"{name} is no setting any more: it is {aliases.CONSTANTS[now]!r} always")
+    if now in aliases.DERIVED:
+        raise ValueError(f"{name} is no setting any more: it is {aliases.DERIVED[now]}")
     group = name.split(".")[0]
     inside = [n for n in known if n.startswith(f"{group}.")]
     if name == group and inside:
         raise ValueError(
             f"{name} is a group of settings; allowed: those that change, as in {inside[0]}"
         )
-    raise ValueError(f"unknown setting {name!r}; there are {', '.join(inside or known)}")
+    near = inside or difflib.get_close_matches(name, known, n=3) or ["--help lists all"]
+    raise ValueError(f"unknown setting {name!r}; there are: {', '.join(near)}")
 
 
 def with_values(group: G, values: Mapping[str, Any], prefix: str = "") -> G:

@@ -27,16 +27,14 @@ class Range:
 
     def __str__(self) -> str:
         """In words, as in `above 0, up to 1`."""
-        if math.isfinite(self.low) and math.isfinite(self.high):
-            if self.above or self.below:
-                ends = "between" if self.above and self.below else None
-                start = f"above {self.low:g}" if self.above else f"{self.low:g} or more"
-                stop = f"below {self.high:g}" if self.below else f"up to {self.high:g}"
-                return f"{ends} {self.low:g} and {self.high:g}" if ends else f"{start}, {stop}"
-            return f"{self.low:g} to {self.high:g}"
-        if math.isfinite(self.low):
-            return f"above {self.low:g}" if self.above else f"{self.low:g} or more"
-        return "finite"
+        if not math.isfinite(self.low):
+            return "finite"
+        start = f"above {self.low:,}" if self.above else f"{self.low:,}"
+        if not math.isfinite(self.high):
+            return start if self.above else f"{start} or more"
+        if self.above:
+            return f"{start}, up to {self.high:,}"
+        return f"{start} to below {self.high:,}" if self.below else f"{start} to {self.high:,}"
 
 
 Count = Annotated[int, Range(1, 2**31 - 1)]
