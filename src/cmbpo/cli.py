@@ -87,7 +87,7 @@ def _require_read(args: list[str], algo: str) -> None:
             group, dot, last = name.rpartition(".")
             name = group + dot + last.removeprefix("no_")
             if aliases.is_older(name):
-                overrides.require_known(name)
+                raise ValueError(overrides.what_became_of(name, flag=True))
             if name in overrides.names() and not registry.reads(algo, name):
                 flag = word.split("=")[0]
                 raise ValueError(f"{flag} is not read by {algo}: leave it out, it changes nothing")
@@ -200,7 +200,7 @@ class ExperimentCommand:
     preset: str = "default"
     """Where the settings start from: default, or paper (the printed algorithm)."""
     set: tuple[str, ...] = ()
-    """Settings of all runs that read them, as in --set real_share.min_real=500 policy.hidden=64,64."""
+    """Settings of the runs that read them, as in --set rollout.lanes=200 policy.hidden=64,64."""
     log_dir: str = "runs/experiments"
     """Folder of the runs; experiments share what they have in common."""
     device: Literal["auto", "cpu", "gpu"] = "auto"

@@ -31,15 +31,27 @@ class Column(str):
 
 ENV_STEPS = Column("TotalEnvSteps", "real environment steps so far, warm-up included", "steps")
 UPDATE = Column("Train/Epoch", "policy updates so far")
-RETURN = Column("Metrics/EpRet", "return, mean of the newest 20 whole episodes", "reward")
+RETURN = Column(
+    "Metrics/EpRet",
+    "return, mean of the newest 20 episodes, each as long as Train/EpisodeSteps let it be",
+    "reward",
+)
 COST = Column("Metrics/EpCost", "cost, mean of the same", "cost an episode", per_cost=True)
 LENGTH = Column("Metrics/EpLen", "length, mean of the same", "steps")
-EPISODE_STEPS = Column("Train/EpisodeSteps", "steps of episodes that begin now", "steps")
+EPISODE_STEPS = Column(
+    "Train/EpisodeSteps",
+    "steps of episodes that begin now: the horizon, or fewer with --first-episode",
+    "steps",
+)
 
-CUMULATIVE_COST = Column("Cost/Cumulative", "cost of all real steps so far", "cost")
-COST_RATE = Column("Cost/Rate", "the same over all real steps", "cost a step")
-REGRET = Column("Cost/Regret", "Σ max(0, J_c − d) of real steps, in whole episodes", "cost")
-VIOLATING_EPISODES = Column("Cost/ViolatingEpisodes", "episodes so far that cost more than d")
+CUMULATIVE_COST = Column(
+    "Cost/Cumulative", "cost of all real steps so far, all costs together", "cost"
+)
+COST_RATE = Column("Cost/Rate", "Cost/Cumulative over the real steps so far", "cost a step")
+REGRET = Column(
+    "Cost/Regret", "Σ over updates of max(0, Constraint/Real − d) · real steps / horizon", "cost"
+)
+VIOLATING_EPISODES = Column("Cost/ViolatingEpisodes", "episodes so far in which a cost exceeded d")
 
 LIMIT = Column("Constraint/Limit", "d, the limit", "cost a horizon", per_cost=True)
 COST_ESTIMATE = Column(
@@ -58,7 +70,10 @@ REAL_COST = Column(
     "Constraint/Real", "J_c of this update's real steps", "cost a horizon", per_cost=True
 )
 STANDARD_ERROR = Column(
-    "Constraint/StandardError", "standard error of the estimate", "cost a horizon", per_cost=True
+    "Constraint/StandardError",
+    "standard error of J_c from real steps",
+    "cost a horizon",
+    per_cost=True,
 )
 
 COST_CRITIC_LOSS = Column(
@@ -76,9 +91,13 @@ ACCEPTANCE = Column(
 )
 CG_RESIDUAL = Column("Misc/CgResidual", "largest relative residual of conjugate gradients")
 STEP_NORM = Column("Misc/FinalStepNorm", "length of the accepted step in θ")
-DUAL_LAMBDA = Column("Misc/Lambda_star", "λ of CPO's dual: the trust region's multiplier")
-DUAL_NU = Column("Misc/Nu_star", "ν of CPO's dual: the costs' multipliers", per_cost=True)
-CASE_NUMBER = Column("Misc/OptimCase", "how the step was found, by OmniSafe's number 0 to 4")
+DUAL_LAMBDA = Column("Misc/Lambda_star", "multiplier of the trust region in the step's dual")
+DUAL_NU = Column("Misc/Nu_star", "multipliers of the costs in the step's dual", per_cost=True)
+CASE_NUMBER = Column(
+    "Misc/OptimCase",
+    "how the step was found: 0 recovery; 1 unsafe, but the region holds safe points; 2 safe, and a "
+    "limit cuts the region; 3 the region is all safe; 4 no constraint (OmniSafe's numbers)",
+)
 CASE = Column("Misc/Case", "the same in a word: recovery, constrained or unconstrained")
 COST_GRADIENT_NORM = Column("Misc/cost_gradient_norm", "length of b, per cost", per_cost=True)
 GRADIENT_NORM = Column("Misc/gradient_norm", "length of g, the gradient of the reward")
@@ -86,13 +105,15 @@ Q = Column("Misc/q", "q = gᵀF⁻¹g")
 R = Column("Misc/r", "r = gᵀF⁻¹b", per_cost=True)
 S = Column("Misc/s", "s = bᵀF⁻¹b", per_cost=True)
 
-ALPHA = Column("Mixing/Alpha", "α(π): the share of real samples in the batch")
+ALPHA = Column("Mixing/Alpha", "α: real samples over the batch, after their bounds and rounding")
 
 FIT_EPOCHS = Column("Model/Epochs", "epochs of the last fit of the ensemble")
 HOLDOUT_ERROR = Column(
     "Model/HoldoutMSE", "squared error of the elites on held-out rows", "standard units"
 )
-DISAGREEMENT = Column("Model/KL", "D̄: mean disagreement of the networks along imagined steps")
+DISAGREEMENT = Column(
+    "Model/KL", "D̄ along probing trajectories, winsorised at its 95 % quantile", "nats a dimension"
+)
 DISAGREEMENT_SHARE = Column("Model/KLShare", "D̄/D̄₀: the same over that of the first data")
 RANK_CORRELATION = Column(
     "Model/RankCorrelation", "Spearman's ρ of disagreement and true error, held-out rows"
@@ -115,9 +136,11 @@ REWARD_CHANGE = Column(
 )
 PASSES = Column("Train/StopIter", "passes over the batch (PPO-L)")
 
-ADVANTAGE = Column("Value/Adv", "mean advantage of the batch", "reward")
-COST_VALUE_MAX = Column("Value/CostMax", "largest V_c of this update's real states", per_cost=True)
-COST_VALUE_MIN = Column("Value/CostMin", "least V_c of the same", per_cost=True)
+ADVANTAGE = Column("Value/Adv", "mean advantage of the batch, before it is standardised", "reward")
+COST_VALUE_MAX = Column(
+    "Value/CostMax", "largest V_c of this update's real states", "cost", per_cost=True
+)
+COST_VALUE_MIN = Column("Value/CostMin", "least V_c of the same", "cost", per_cost=True)
 COST_TARGET = Column("Value/cost", "mean target of V_c", "cost", per_cost=True)
 TARGET = Column("Value/reward", "mean target of V", "reward")
 
@@ -131,12 +154,17 @@ PROMISED_CHANGE = Column(
     per_cost=True,
 )
 REAL_CHANGE = Column(
-    "Bound/RealChange", "change of J_c that came of it", "cost a horizon", per_cost=True
+    "Bound/RealChange",
+    "Constraint/Real less that of the update before",
+    "cost a horizon",
+    per_cost=True,
 )
 
 FPS = Column("Time/FPS", "real steps a second of this update", "steps/s")
 UPDATE_SECONDS = Column("Time/Epoch", "this update", "s")
-TOTAL_SECONDS = Column("Time/Total", "all updates so far", "s")
+TOTAL_SECONDS = Column(
+    "Time/Total", "all updates so far; the warm-up before them is not counted", "s"
+)
 COLLECT = Column("Time/Collect", "real steps", "s")
 MODEL = Column("Time/Model", "archive and fit of the ensemble", "s")
 IMAGINE = Column("Time/Imagine", "imagined steps", "s")

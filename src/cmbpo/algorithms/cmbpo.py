@@ -1,6 +1,6 @@
 """CMBPO's policy update: a constrained trust-region step on real and imagined samples.
 
-That the samples are mixed is the training loop's doing (Algorithm 1 of the paper); the step is
+That the samples are mixed is the training loop's doing (section IV-B of the paper); the step is
 CPO's as printed, or the barrier step, which holds its limit better.
 """
 

@@ -26,7 +26,7 @@ def improve(
     horizon: int,
     key: PRNGKeyArray,
 ) -> tuple[Policy, None, PolicyStep]:
-    """Problem (8) of the paper, with CPO's dual and its recovery."""
+    """Problem (9) of the paper, with CPO's dual and its recovery."""
     del key
     in_region = region(settings, horizon)
     policy, report = cpo_step(policy, samples, constraint.excess, in_region)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from cmbpo.experiments import progress
 from cmbpo.settings import aliases
-from cmbpo.settings.arms import ARMS
+from cmbpo.settings.arms import every_arm
 from cmbpo.settings.overrides import changed, flat, parsed, require_known
 from cmbpo.settings.presets import preset as make_preset
 from cmbpo.settings.registry import algorithm_name, is_built_in, reads, short_name, task_name
@@ -83,7 +83,7 @@ def jobs(
     asked = common | _parsed(overrides)
     for key in asked:
         require_known(key)
-        if not any(reads(ARMS[name].algo, key) for name in arms):
+        if not any(reads(every_arm()[name].algo, key) for name in arms):
             raise ValueError(f"--set {key} is read by none of {', '.join(arms)}: leave it out")
     if total_steps is not None:
         asked["total_steps"] = total_steps
@@ -91,7 +91,7 @@ def jobs(
     for seed in seeds:
         for task, env in tasks.items():
             for name in arms:
-                arm = ARMS[name]
+                arm = every_arm()[name]
                 settings = make_preset(arm.algo, env, preset)
                 own = {key: x for key, x in asked.items() if reads(arm.algo, key)}
                 changes = {**arm.changes_on(task), **own, "seed": seed}
@@ -118,12 +118,14 @@ def _known(env_id: str) -> str:
 
 
 def _arm_name(spelling: str) -> str:
-    if spelling.lower() in ARMS:
+    if spelling.lower() in every_arm():
         return spelling.lower()
     try:
         return algorithm_name(spelling)
     except ValueError:
-        raise ValueError(f"unknown algorithm {spelling!r}; there are {', '.join(ARMS)}") from None
+        raise ValueError(
+            f"unknown algorithm {spelling!r}; there are {', '.join(every_arm())}"
+        ) from None
 
 
 def _parsed(overrides: Sequence[str]) -> dict[str, Any]:

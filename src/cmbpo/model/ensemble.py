@@ -131,7 +131,7 @@ def loss(
     *,
     weight_decay: float = 0.0,
 ) -> Float[Array, ""]:
-    """Mean loss plus variance loss (eq. 9), and a small penalty on the weights.
+    """Mean loss plus variance loss (eq. 10), and a small penalty on the weights.
 
         MSE + 0.05·(MSE/VL)·VL + 0.05·(log σ²)²,  VL = (σ² − SE)²,  SE = (μ − y)² without gradient
 

@@ -37,7 +37,7 @@ def cut_rule(
 ) -> Cut:
     """The rule by its name, at an update, for the limit d_H.
 
-    trajectory: Σ D_KL^E ≤ d_H for each (eq. 11, paper); batch: for a quantile of the batch, and
+    trajectory: Σ D_KL^E ≤ d_H for each (eq. 13, paper); batch: for a quantile of the batch, and
     each at most a hundredfold; schedule: (a, b, n), a horizon from a to b over n updates.
     """
     d_H, inf = jnp.asarray(limit, jnp.float32), jnp.array(jnp.inf)
@@ -187,7 +187,7 @@ def imagine(
 
     Each lane imagines trajectories one after the other, from new start states. A trajectory ends in
     a terminal state, at `cut.horizon`, or where its next step would take the disagreement it has
-    accumulated over `cut.budget` (eq. 11): that step is no valid row, and the one before it is the
+    accumulated over `cut.budget` (eq. 13): that step is no valid row, and the one before it is the
     trajectory's last.
     """
     key_first, key_starts, key_steps = jax.random.split(key, 3)

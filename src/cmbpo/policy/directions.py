@@ -52,7 +52,7 @@ def trpo_direction(products: Products, *, max_kl: float) -> Direction:
 def cpo_direction(
     products: Products, cost_excess: Float[Array, " cost"], *, max_kl: float
 ) -> Direction:
-    """CPO's step: max gᵀx over ½ xᵀFx ≤ δ and cᵢ + bᵢᵀx ≤ 0 (problem (8) of the paper), exactly.
+    """CPO's step: max gᵀx over ½ xᵀFx ≤ δ and cᵢ + bᵢᵀx ≤ 0 (problem (9) of the paper), exactly.
 
     With the constraints A active, Lagrange's conditions have one solution:
 

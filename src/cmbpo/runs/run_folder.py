@@ -229,4 +229,4 @@ def _import_wandb() -> Any:
     try:
         return importlib.import_module("wandb")
     except ImportError:
-        raise RunError('wandb is not installed: pip install "cmbpo[wandb]"') from None
+        raise RunError("wandb is not installed: pip install wandb, the extra `wandb`") from None

@@ -48,5 +48,7 @@ ABLATIONS = {
 }
 """Figure 3: CMBPO without one of its two ideas."""
 
-ARMS = {algo: Arm(algo) for algo in ALGORITHMS} | ABLATIONS
-"""Everything that an experiment can run, by name."""
+
+def every_arm() -> dict[str, Arm]:
+    """Everything that an experiment can run, by name: each algorithm, and the ablations."""
+    return {algo: Arm(algo) for algo in ALGORITHMS} | ABLATIONS

@@ -60,13 +60,8 @@ def require_known(name: str) -> None:
     known = list(names())
     if name in known:
         return
-    now = aliases.renamed(name)
-    if now in known:
-        raise ValueError(f"{name} is called {now} now")
-    if now in aliases.CONSTANTS:
-        raise ValueError(f"{name} is no setting any more: it is {aliases.CONSTANTS[now]!r} always")
-    if now in aliases.DERIVED:
-        raise ValueError(f"{name} is no setting any more: it is {aliases.DERIVED[now]}")
+    if aliases.is_older(name):
+        raise ValueError(what_became_of(name))
     group = name.split(".")[0]
     inside = [n for n in known if n.startswith(f"{group}.")]
     if name == group and inside:
@@ -75,6 +70,18 @@ def require_known(name: str) -> None:
         )
     near = inside or difflib.get_close_matches(name, known, n=3) or ["--help lists all"]
     raise ValueError(f"unknown setting {name!r}; there are: {', '.join(near)}")
+
+
+def what_became_of(name: str, *, flag: bool = False) -> str:
+    """In a sentence, what a setting of an older version is today; `flag`: as a command says it."""
+    now = aliases.renamed(name)
+    if now in aliases.CONSTANTS:
+        return f"{name} is no setting any more: it is {aliases.CONSTANTS[now]!r} always"
+    if now in aliases.DERIVED:
+        return f"{name} is no setting any more: it is {aliases.DERIVED[now]}"
+    if flag:
+        name, now = (f"--{x.replace('_', '-')}" for x in (name, now))
+    return f"{name} is called {now} now"
 
 
 def with_values(group: G, values: Mapping[str, Any], prefix: str = "") -> G:

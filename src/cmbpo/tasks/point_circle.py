@@ -47,8 +47,8 @@ class PointCircle(SimulatedTask):
     (m·x″ + damping·x′), so that the bounds on force and x are constraints on the path alone. So
     the best safe return known is 1890: 1.908 a step, less the way onto the orbit. A scripted policy
     that follows the orbit 1.5 cm inside the lines earns 1867 at no cost, see
-    tests/test_point_circle.py. The stops do not help a safe policy: one visit, 2.6 m outside the
-    lane at less than 1.5 m/s, costs at least 17.
+    tests/tasks/test_point_circle.py. The stops do not help a safe policy: one visit, 2.6 m outside
+    the lane at less than 1.5 m/s, costs at least 17.
 
     Version notes: v0.
     """

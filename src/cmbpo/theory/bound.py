@@ -156,7 +156,7 @@ def boundary(
 
 
 class Practical(eqx.Module):
-    """What problem (8) assumes of one update, and what came of it.
+    """What problem (9) assumes of one update, and what came of it.
 
     `eps_pi`, `eps_m` and `epsilon` are dimensionless; the changes are in cost per horizon.
     A positive `surprise` says that the step cost more than the model promised.
@@ -183,7 +183,7 @@ def practical(
     cost_after: Float[Array, " cost"],
     discount: float,
 ) -> Practical:
-    """The practical form of Boundary 4.1, problem (8), by Pinsker's inequality.
+    """The practical form of Boundary 4.1, problem (9), by Pinsker's inequality.
 
         ε_π ≈ √(E[KL(π'‖π)]/2),   ε_m ≈ √(D̄/2),   each at most 1, as a total variation is
 

@@ -1,1 +1,1 @@
-"""Algorithm 1 as it runs: the phases of an update, what learns, the loop, what is shown."""
+"""Section IV-B as it runs: the phases of an update, what learns, the loop, what is shown."""

@@ -20,5 +20,8 @@ def use(kind: Literal["auto", "cpu", "gpu"]) -> str:
         jax.config.update("jax_platforms", "cpu")
     backend = jax.default_backend()
     if kind == "gpu" and backend != "gpu":
-        raise ValueError("device is 'gpu' but JAX finds none; allowed here: cpu (or auto)")
+        raise ValueError(
+            "device is 'gpu' but JAX finds none; allowed: cpu (or auto). JAX for CUDA comes with"
+            " the extra `gpu`, as in pip install '.[gpu]'"
+        )
     return backend

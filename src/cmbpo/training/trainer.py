@@ -1,4 +1,4 @@
-"""Algorithm 1: collect, learn the model, imagine, improve the policy, fit the critics."""
+"""The practical algorithm, section IV-B: collect, learn the model, imagine, improve, fit V."""
 
 import time
 from collections.abc import Iterator
