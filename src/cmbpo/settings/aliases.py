@@ -8,7 +8,7 @@ RENAMED = {
     "constraint": "cost_estimate",
     "dynamics": "ensemble",
 }
-"""Groups by their older names."""
+"""Groups, or single settings by their dotted names, as they were called."""
 
 CONSTANTS: dict[str, Any] = {
     "ensemble.head_hidden": [128, 128],
@@ -41,7 +41,8 @@ DERIVED = {"rollout.probe": "half of rollout.lanes"}
 def renamed(name: str) -> str:
     """The dotted name of a setting today."""
     group, dot, rest = name.partition(".")
-    return RENAMED.get(group, group) + dot + rest
+    whole = RENAMED.get(group, group) + dot + rest
+    return RENAMED.get(name, RENAMED.get(whole, whole))
 
 
 def is_older(name: str) -> bool:

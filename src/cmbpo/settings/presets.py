@@ -8,19 +8,11 @@ A preset is one table of numbers for every robot, and the exceptions that single
 """
 
 import importlib
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from cmbpo.settings.overrides import with_values
 from cmbpo.settings.registry import ALGORITHMS, algorithm_name, is_built_in, task_name
 from cmbpo.settings.schema import TrainSettings
-
-PRESETS = ("default", "paper")
-
-Table = Mapping[str, Any]
-"""Settings by their dotted names."""
-
 
 CUSTOM = {
     "num_envs": 20,
@@ -35,11 +27,11 @@ so there are few."""
 def preset(algo: str, env_id: str, name: str = "default") -> TrainSettings:
     """The settings that a run of `algo` on `env_id` starts from."""
     algo = algorithm_name(algo)
-    if name not in PRESETS:
-        raise ValueError(f"unknown preset {name!r}; there are {', '.join(PRESETS)}")
     row = ALGORITHMS[algo]
-    module = importlib.import_module(row.preset)
-    general, exceptions, custom = module.PRESETS[name]
+    there = importlib.import_module(row.preset).PRESETS
+    if name not in there:
+        raise ValueError(f"unknown preset {name!r}; there are {', '.join(there)}")
+    general, exceptions, custom = there[name]
     if is_built_in(env_id):
         task = task_name(env_id)
         env_id, special = f"{task}-v0", exceptions.get(task, {})
