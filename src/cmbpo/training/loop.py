@@ -18,7 +18,7 @@ from cmbpo.settings.registry import ALGORITHMS
 from cmbpo.settings.schema import TrainSettings
 from cmbpo.tasks.task import Task
 from cmbpo.training import device, display
-from cmbpo.training.trainer import Trainer
+from cmbpo.training.protocol import RunInProgress
 
 Callback = Callable[[Mapping[str, Any]], None]
 
@@ -64,14 +64,14 @@ def with_limits(settings: TrainSettings, task: Task) -> TrainSettings:
     return settings if settings.cost_limit else replace(settings, cost_limit=task.cost_limits)
 
 
-def make_trainer(settings: TrainSettings, task: Task) -> Trainer:
+def make_trainer(settings: TrainSettings, task: Task) -> RunInProgress:
     """What the row of the algorithm says makes an update."""
     module, _, name = ALGORITHMS[settings.algo].trainer.partition(":")
     return getattr(importlib.import_module(module), name)(settings, task)
 
 
 def _loop(
-    trainer: Trainer, folder: Run, callbacks: Sequence[Callback], interrupted: Sequence[int]
+    trainer: RunInProgress, folder: Run, callbacks: Sequence[Callback], interrupted: Sequence[int]
 ) -> Policy:
     settings = trainer.settings
     title = f"{settings.algo} on {settings.env_id}, seed {settings.seed}"
@@ -120,4 +120,4 @@ def _loop(
         view.say("interrupted before its first step: there is nothing to go on from")
     elif not in_python:
         view.say(f"see what it learned: cmbpo evaluate {folder.folder}")
-    return trainer.learner.policy
+    return trainer.policy

@@ -18,6 +18,7 @@ from cmbpo.columns import Column
 from cmbpo.model import learned_cost_quality
 from cmbpo.model import state as model
 from cmbpo.model.state import Imagined, Model
+from cmbpo.networks import Policy
 from cmbpo.runs.errors import NonFiniteError
 from cmbpo.runs.run_folder import Run
 from cmbpo.settings.registry import ALGORITHMS
@@ -91,6 +92,11 @@ class Trainer:
     def env_steps(self) -> int:
         """Real steps so far."""
         return self.real.env_steps
+
+    @property
+    def policy(self) -> Policy:
+        """The policy as it is now."""
+        return self.learner.policy
 
     def state(self) -> dict[str, Any]:
         """All that the rest of the run depends on."""

@@ -1,0 +1,64 @@
+"""What the loop asks of a trainer: one for the on-policy algorithms, others for other updates."""
+
+from typing import Any, Protocol, runtime_checkable
+
+from cmbpo.networks import Policy
+from cmbpo.runs.run_folder import Run
+from cmbpo.settings.schema import TrainSettings
+from cmbpo.training.rows import Row
+
+
+@runtime_checkable
+class RunInProgress(Protocol):
+    """A run that makes its updates one by one, each with a row of the log.
+
+    An algorithm with a replay buffer and an update of its own has a class like this one, which its
+    row in `settings.registry` names as its `trainer`; `training.real_world` is there to collect.
+    """
+
+    settings: TrainSettings
+    update: int
+    offending: Any
+    """The batch at hand where `step` raises `NonFiniteError`."""
+
+    @property
+    def env_steps(self) -> int:
+        """Real steps so far."""
+        ...
+
+    @property
+    def policy(self) -> Policy:
+        """The policy as it is now."""
+        ...
+
+    def warm_up(self) -> None:
+        """What comes before the first update."""
+        ...
+
+    def doubts(self) -> list[str]:
+        """In sentences, what the first steps were too few for."""
+        ...
+
+    def step(self) -> Row:
+        """One update: what it adds to progress.csv."""
+        ...
+
+    def take_episodes(self) -> list[Row]:
+        """The episodes that ended since the last call."""
+        ...
+
+    def state(self) -> dict[str, Any]:
+        """All that the rest of the run depends on, as a pytree."""
+        ...
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from what `state` returned."""
+        ...
+
+    def take_over(self, other: Run) -> None:
+        """Start with what another run has learned."""
+        ...
+
+    def close(self) -> None:
+        """Let go of the copies."""
+        ...
