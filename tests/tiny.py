@@ -41,7 +41,7 @@ def tiny(algo: str, folder: Path | str = "runs", *, env_id: str = "PointCircle-v
     """The settings of a tiny run; `changes` by name, with `__` for the dot of a group."""
     here = {"log_dir": str(folder), "device": "cpu", "checkpoint_every": 1}
     given = {name.replace("__", "."): value for name, value in changes.items()}
-    return tiny_of(preset(algo, env_id), **here, **given)
+    return tiny_of(preset(algo, env_id), **{**here, **given})
 
 
 def tiny_of(settings: TrainSettings, **changes: Any) -> TrainSettings:

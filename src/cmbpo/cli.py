@@ -43,7 +43,8 @@ def train(args: list[str]) -> None:
 
 
 def _resume(chosen: argparse.Namespace, others: list[str]) -> None:
-    given = [f"--{name}" for name in ("algo", "env_id", "preset", "config") if vars(chosen)[name]]
+    named = ("algo", "env_id", "preset", "config")
+    given = [f"--{name.replace('_', '-')}" for name in named if vars(chosen)[name]]
     if extra := [*given, *(word for word in others if word.startswith("-"))]:
         raise ValueError(
             f"{extra[0]} cannot be given with --resume, which goes on with the run's own settings;"

@@ -11,7 +11,7 @@ from cmbpo.data.archive import Archive
 
 # Steps around a list by a prime that does not divide its length visit every entry once.
 STRIDES = (101, 151, 211, 251, 307, 353, 401, 457, 503, 557, 601, 653, 701, 757, 809, 857, 907, 997)
-MOST_ROWS = 2**31 // max(STRIDES)
+MOST_ROWS = 2**31 // (max(STRIDES) + 1)
 HOLDOUT = 0.2
 """Share of the rows that is held out for early stopping and the choice of elites."""
 MAX_HOLDOUT = 5000

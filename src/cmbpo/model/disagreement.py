@@ -24,10 +24,10 @@ def disagreement(prediction: Prediction) -> Float[Array, "*batch"]:
     # Differences from the first network are exact for equal networks, where nothing may remain.
     delta = prediction.mean - prediction.mean[:1]
     delta = delta - delta.mean(axis=0, keepdims=True)
-    # expm1 of log-ratios keeps the digits that v − 1 would lose where networks nearly agree.
-    log_v = jnp.log(prediction.variance) - jnp.log(prediction.variance[:1])
-    a, b = jnp.expm1(log_v), jnp.expm1(-log_v)
-    spread = M * jnp.sum(a + b, axis=0) + jnp.sum(a, axis=0) * jnp.sum(b, axis=0)
+    # vₘ = 1 + a and 1/vₘ = 1 + b, so that a + b = −ab: no logarithms, and nothing cancels.
+    rise = prediction.variance - prediction.variance[:1]
+    a, b = rise / prediction.variance[:1], -rise / prediction.variance
+    spread = jnp.sum(a, axis=0) * jnp.sum(b, axis=0) - M * jnp.sum(a * b, axis=0)
     square = jnp.mean(delta**2, axis=0, keepdims=True) + delta**2
     shift = M * jnp.sum(square / prediction.variance, axis=0)
     return jnp.mean(0.5 * (spread + shift), axis=-1) / (M * (M - 1))

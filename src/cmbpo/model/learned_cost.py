@@ -30,7 +30,7 @@ class CostModel(eqx.Module):
     A column for each of `n_cost` costs, none where the task knows them, and one more where `ends`
     is to be learned. `logistic` columns, those that were only ever 0 or 1, are log-odds; others are
     the cost itself, and stay between `lowest` and `highest`, the range seen. `calibration` corrects
-    the log-odds of each network, see `head_quality`.
+    the log-odds of each network, see `learned_cost_quality`.
 
     s' is seen in the units of s, not as a difference: a cost is nearly always one of where a step
     leads, and in these units the errors of an imagined step are small against the data.

@@ -63,7 +63,7 @@ class _HeldOut(eqx.Module):
         ensemble: Ensemble,
         archive: Archive,
     ):
-        """Each network cost_model the next states that it predicts."""
+        """Each network judges the next states that it predicts."""
         rows, self.counted = holdout_rows(archive)
         obs, act = archive.obs[rows], archive.act[rows]
         delta = predict(ensemble, obs, act).mean[..., : obs.shape[-1]]

@@ -32,10 +32,10 @@ class CsvTable:
             return
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
-        if not self.columns:
-            self.columns = sorted(rows[0], key=is_time)
-            writer.writerow(self.columns)
         named = dict.fromkeys(name for row in rows for name in row)
+        if not self.columns:
+            self.columns = sorted(named, key=is_time)
+            writer.writerow(self.columns)
         if missing := [name for name in named if name not in self.columns]:
             self._widen(missing)
         for row in rows:

@@ -20,6 +20,7 @@ from cmbpo.settings.ranges import (
     Share,
     Widths,
 )
+from cmbpo.settings.registry import algorithm_name
 
 BOOKKEEPING = ("total_steps", "log_dir", "device", "checkpoint_every", "wandb")
 """Settings that change nothing of what is learned up to a step: how long, where, and how noted."""
@@ -303,6 +304,11 @@ class TrainSettings(Group):
     trust_region: TrustRegionSettings = TrustRegionSettings()
     clipped: ClippedSettings = ClippedSettings()
     lagrangian: LagrangianSettings = LagrangianSettings()
+
+    def __post_init__(self) -> None:
+        """Check the values; the algorithm must be one that there is."""
+        super().__post_init__()
+        algorithm_name(self.algo)
 
     def for_programs(self) -> "TrainSettings":
         """These settings without those that no compiled program depends on.
