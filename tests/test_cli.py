@@ -7,7 +7,10 @@ import sys
 import pytest
 
 from cmbpo import cli
-from cmbpo.settings import presets
+from cmbpo.runs.config import write_config
+from cmbpo.settings import registry
+from cmbpo.settings.presets import preset
+from cmbpo.training import loop
 
 
 def cmbpo(monkeypatch: pytest.MonkeyPatch, *args: str) -> None:
@@ -18,7 +21,7 @@ def cmbpo(monkeypatch: pytest.MonkeyPatch, *args: str) -> None:
 def test_help_names_every_command_algorithm_and_task(monkeypatch, capsys):
     cmbpo(monkeypatch, "--help")
     printed = capsys.readouterr().out
-    for name in (*cli.COMMANDS, *registry.ALGORITHMS, *presets.TASKS):
+    for name in (*cli.COMMANDS, *registry.ALGORITHMS, *registry.TASKS):
         assert name in printed
 
 
@@ -50,11 +53,7 @@ def test_help_imports_neither_jax_nor_mujoco_nor_gymnasium():
     ],
 )
 def test_a_mistake_is_one_sentence(args, sentence, monkeypatch):
-    with pytest.raises(SystemExit) as stop:
-        cmbpo(monkeypatch, *args)
-    message = str(stop.value.code)
-    assert sentence in message
-    assert "\n" not in message
+    assert sentence in refused(monkeypatch, *args)
 
 
 def test_a_preset_shows_in_the_defaults_of_the_flags(monkeypatch, capsys):
@@ -63,16 +62,77 @@ def test_a_preset_shows_in_the_defaults_of_the_flags(monkeypatch, capsys):
     assert "trajectory" in capsys.readouterr().out
 
 
-def test_settings_out_of_range_are_refused(monkeypatch, capsys):
+def refused(monkeypatch, *args: str) -> str:
+    with pytest.raises(SystemExit) as stop:
+        cmbpo(monkeypatch, *args)
+    assert "\n" not in str(stop.value.code)
+    return str(stop.value.code)
+
+
+def test_settings_out_of_range_are_refused(monkeypatch):
+    said = refused(monkeypatch, "train", "--num-envs", "0")
+    assert said == "cmbpo train: num_envs is 0; allowed: a whole number, 1 to 100,000"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--seed", "3"),
+        ("--algo", "cpo"),
+        ("--env-id", "AntSafe-v0"),
+        ("--preset", "paper"),
+        ("--config", "config.json"),
+        ("--policy.hidden", "8"),
+        ("--no-wandb",),
+    ],
+)
+def test_with_resume_nothing_but_the_total_steps_may_be_given(words, monkeypatch):
+    said = refused(monkeypatch, "train", "--resume", "/nowhere", *words)
+    assert said.startswith(f"cmbpo train: {words[0]} cannot be given with --resume")
+    assert said.endswith("allowed: --total-steps")
+
+
+def test_resume_goes_on_with_the_folder_and_the_steps_that_are_given(monkeypatch, tmp_path):
+    asked = []
+    monkeypatch.setattr(
+        loop, "resume", lambda folder, total_steps: asked.append((folder, total_steps))
+    )
+    cmbpo(monkeypatch, "train", "--resume", str(tmp_path))
+    cmbpo(monkeypatch, "train", "--total-steps", "900", "--resume", str(tmp_path))
+    assert asked == [(tmp_path, None), (tmp_path, 900)]
+
+
+def test_a_config_that_is_none_is_named(monkeypatch, tmp_path):
+    assert "/nowhere" in refused(monkeypatch, "train", "--config", "/nowhere")
+    (tmp_path / "config.json").write_text("{}")
+    assert "config.json (cmbpo unknown) holds no settings" in refused(
+        monkeypatch, "train", "--config", str(tmp_path / "config.json")
+    )
+
+
+def test_a_config_of_an_algorithm_that_is_not_known_is_one_sentence(monkeypatch, tmp_path):
+    """As one of a later version may be."""
+    write_config(tmp_path, preset("cpo", "PointCircle"), {})
+    config = json.loads((tmp_path / "config.json").read_text())
+    config["settings"]["algo"] = "sac"
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    for args in (["train", "--config"], ["train", "--resume"], ["evaluate"], ["export"]):
+        after = ["policy.npz"] if args == ["export"] else []
+        assert "unknown algorithm 'sac'" in refused(monkeypatch, *args, str(tmp_path), *after)
+
+
+def test_help_of_an_algorithm_shows_what_it_reads(monkeypatch, capsys):
     with pytest.raises(SystemExit):
-        cmbpo(monkeypatch, "train", "--num-envs", "0")
-    assert "num_envs is 0; allowed: at least 1" in "".join(capsys.readouterr())
+        cmbpo(monkeypatch, "train", "--algo", "cpo", "--help")
+    printed = capsys.readouterr().out
+    assert "--trust-region.max-kl" in printed
+    assert "--ensemble" not in printed
 
 
 def test_the_tasks_are_listed(monkeypatch, capsys):
     cmbpo(monkeypatch, "tasks")
     printed = capsys.readouterr().out
-    for name in presets.TASKS:
+    for name in registry.TASKS:
         assert name in printed
 
 

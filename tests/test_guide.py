@@ -9,9 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.tiny import flags
+
 GUIDE = (Path(__file__).parents[1] / "docs" / "own_environment.md").read_text()
 PYTHON = next(b for b in re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL) if "Agent" in b)
-SMALL = "--num-envs 5 --initial-steps 500 --policy.hidden 8 --critic.hidden 8 --critic.epochs 1"
+SMALL = " ".join(flags("cpo", batch_size=500, initial_steps=500))
 
 
 def typed(folder, command):
@@ -28,7 +30,7 @@ def test_from_an_empty_folder_to_an_exported_policy(tmp_path):
     (tmp_path / "my_robot.py").write_text(blocks[0])
     said = typed(tmp_path, "check --env-id my_robot:Cart-v0")
     assert "can be trained on; lines that hurt: 0" in said
-    train = "train --algo cpo --env-id my_robot:Cart-v0 --cost-limit 10 --batch-size 500"
+    train = "train --algo cpo --env-id my_robot:Cart-v0 --cost-limit 10"
     typed(tmp_path, f"{train} --total-steps 2000 {SMALL}")
     (run,) = (tmp_path / "runs" / "cpo-Cart").iterdir()
     typed(tmp_path, f"train --resume {run} --total-steps 3000")
@@ -56,14 +58,11 @@ def test_the_python_of_the_guide_prints_what_it_says(tmp_path):
     (tmp_path / "my_robot.py").write_text(re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)[0])
     small = (
         "total_steps=1500, num_envs=5, batch_size=500, initial_steps=500,"
-        " policy=PolicySettings(hidden=(8,)), critic=CriticSettings(hidden=(8,), epochs=1)"
+        ' critic={"hidden": (8,), "epochs": 1}'
     )
     assert "total_steps=300_000" in PYTHON
     code = PYTHON.replace("total_steps=300_000", small)
-    (tmp_path / "script.py").write_text(
-        f"from cmbpo.settings import CriticSettings, PolicySettings\n{code}"
-        "print(agent.predict([0.0, 0.0, 1.0]).shape)\n"
-    )
+    (tmp_path / "script.py").write_text(f"{code}print(agent.predict([0.0, 0.0, 1.0]).shape)\n")
     done = subprocess.run(
         [sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, timeout=300
     )

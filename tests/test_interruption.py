@@ -10,9 +10,10 @@ import pytest
 
 import cmbpo
 from cmbpo import interruption
-from cmbpo.envs.custom_task import IN_PYTHON
+from cmbpo.envs.find import IN_PYTHON
 from cmbpo.training import loop
-from test_train import rows, tiny
+from cmbpo.training.trainer import Trainer
+from tests.tiny import rows, tiny
 
 
 def interrupt(*_: object) -> None:
@@ -50,14 +51,14 @@ def test_another_thread_notes_nothing():
 @pytest.fixture
 def interrupted_while_built(monkeypatch):
     """A SIGINT that comes while the trainer is built, before anything is collected."""
-    build = loop.Trainer.__init__
+    build = Trainer.__init__
 
     def interrupted(*args, **kwargs) -> None:
         interrupt()
         build(*args, **kwargs)
 
     with monkeypatch.context() as patch:
-        patch.setattr(loop.Trainer, "__init__", interrupted)
+        patch.setattr(Trainer, "__init__", interrupted)
         yield
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from gymnasium.spaces import Box
 
-import cmbpo
+from cmbpo.agent import Agent
 from tests.tiny import tiny
 
 HORIZON, LIMIT = 50, 5.0
@@ -89,9 +89,7 @@ def test_cmbpo_finds_the_best_safe_policy_of_a_problem_of_many_steps(tmp_path):
     )
     settings = replace(settings, checkpoint_every=UPDATES)
     rows = []
-    agent = cmbpo.Agent(
-        env=lambda: gymnasium.wrappers.TimeLimit(Runner(), HORIZON), settings=settings
-    )
+    agent = Agent.of_settings(settings, lambda: gymnasium.wrappers.TimeLimit(Runner(), HORIZON))
     found = agent.learn(callbacks=[rows.append]).evaluate(episodes=20).deterministic
     assert found.mean_cost().mean <= LIMIT
     assert found.mean_return().mean == pytest.approx(best_return(), rel=0.05)

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from functools import cache
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -108,20 +109,11 @@ def test_the_fields_of_a_step_have_the_shapes_of_the_costs_and_none_where_it_can
         assert step.multiplier.shape == (2,)
 
 
-@pytest.mark.parametrize("name", [name for name, row in ALGORITHMS.items() if row.heeds_cost])
-def test_a_broken_limit_makes_a_step_cheaper(name):
-    """Ten updates beyond the limit: multipliers take a while to rise."""
-    settings = tiny(name).for_programs()
-    policy, samples = setting()
-    state = algorithm(name).start(policy, 1, settings)
-    step = None
-    for _ in range(10):
-        _, state, step = compiled(name, settings)(policy, state, samples, constraint(100.0))
-    *_, free = update(name, -100.0)
-    assert step is not None
-    assert float(step.cost_change[0]) < 0.5 * float(free.cost_change[0])
-    if step.trust_region is not None and step.multiplier is None:
-        assert float(step.cost_change[0]) < 0.0
+@pytest.mark.parametrize("name", ["cpo", "cmbpo"])
+def test_a_broken_limit_makes_a_step_that_costs_less(name):
+    *_, step = update(name, 100.0)
+    assert bool(step.trust_region.accepted)
+    assert float(step.cost_change[0]) < -1.0
 
 
 def test_trpo_takes_the_same_step_whatever_it_costs():
@@ -151,8 +143,11 @@ def test_a_broken_limit_that_no_step_changes_leaves_the_policy_as_it_is(name):
 
 def test_cmbpo_takes_cpos_step_or_the_barriers():
     cpo = flatten(update("cpo", -1.0)[1])[0]
-    max_kl = tiny("cpo").trust_region.max_kl
-    same = {"trust_region__max_kl": max_kl, "trust_region__fisher_share": 1.0}
+    of_cpo = tiny("cpo").trust_region
+    same: dict[str, Any] = {
+        "trust_region__max_kl": of_cpo.max_kl,
+        "trust_region__fisher_share": of_cpo.fisher_share,
+    }
     found = {
         step: flatten(update("cmbpo", -1.0, trust_region__step=step, **same)[1])[0]
         for step in ("cpo", "barrier")

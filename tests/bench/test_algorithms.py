@@ -3,28 +3,12 @@
 import json
 import subprocess
 import sys
-import time
-from dataclasses import replace
 
 import pytest
 
 from cmbpo import cli
 from cmbpo.bench import algorithms
-from cmbpo.bench.clock import Clock
-from cmbpo.settings.presets import preset
-from cmbpo.settings.schema import TrainSettings
-
-
-def tiny(algo: str) -> TrainSettings:
-    s = preset(algo, "PointCircle-v0")
-    return replace(
-        s,
-        num_envs=5,
-        batch_size=200,
-        initial_steps=100,
-        policy=replace(s.policy, hidden=(8,)),
-        critic=replace(s.critic, hidden=(8,), batch_size=100, epochs=1),
-    )
+from tests.tiny import tiny
 
 
 def test_the_parts_add_up_to_the_update():
@@ -34,19 +18,6 @@ def test_the_parts_add_up_to_the_update():
     assert min(numbers.values()) > 0.0
     parts = sum(numbers[name] for name in ("simulate", "act", "learn"))
     assert parts == pytest.approx(1e4 / numbers["steps /CPU-s"])
-
-
-def test_a_clock_tells_work_from_waiting():
-    clock = Clock()
-    with clock.measure("waiting"):
-        time.sleep(0.05)
-    with clock.measure("working"):
-        began = time.process_time()
-        while time.process_time() - began < 0.05:
-            pass
-    assert clock.wall["waiting"] >= 0.05
-    assert clock.cpu["waiting"] < 0.02
-    assert clock.cpu["working"] >= 0.05
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 import cmbpo.tasks
-from cmbpo.bench import simulator, table
+from cmbpo.bench import simulator
 
 
 def test_prints_all_tasks_and_writes_them_as_data(tmp_path, capsys):
@@ -20,15 +20,6 @@ def test_prints_all_tasks_and_writes_them_as_data(tmp_path, capsys):
         assert row["task"] in printed
         assert min(row["simulator"], row["bare rollout"], row["gymnasium"]) > 0.0
     assert json.loads(file.read_text())["machine"]["mujoco"]
-
-
-def test_contenders_take_turns():
-    turns = []
-    seconds = table.interleaved(
-        {"a": lambda: turns.append("a"), "b": lambda: turns.append("b")}, rounds=3
-    )
-    assert turns == ["a", "b"] * 4
-    assert [len(times) for times in seconds.values()] == [3, 3]
 
 
 @pytest.mark.slow

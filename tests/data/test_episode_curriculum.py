@@ -77,5 +77,5 @@ def test_the_episodes_of_a_run_grow_and_a_resumed_run_goes_on_with_their_length(
 
 
 def test_an_episode_of_no_steps_is_refused():
-    with pytest.raises(ValueError, match="first_episode is 0; allowed: at least 1"):
+    with pytest.raises(ValueError, match="first_episode is 0; allowed: a whole number, 1 to"):
         TrainSettings(first_episode=0)

@@ -11,7 +11,7 @@ from cmbpo import cli
 from cmbpo.envs.adapter import adapt, maker, time_limit
 from cmbpo.envs.custom_task import CustomTask
 from cmbpo.evaluation.video import film
-from cmbpo.runs.checkpoint import RunError
+from cmbpo.runs.errors import RunError
 from cmbpo.settings.schema import EnvSettings
 
 HORIZON = 20

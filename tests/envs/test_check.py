@@ -9,7 +9,6 @@ from gymnasium.spaces import Box, Discrete
 
 from cmbpo.envs.adapter import adapt, random_steps
 from cmbpo.envs.check import Finding, examine, main
-from cmbpo.envs.cost_predictability import average_precision, predictability
 from cmbpo.settings.schema import EnvSettings
 
 STEPS = 2000
@@ -242,24 +241,3 @@ def test_a_missing_time_limit_and_a_missing_cost_are_refused():
     last = findings(Cart, cost_key=("damage",))[-1]
     assert last.verdict == "refused"
     assert "no 'damage', but 'cost'" in last.sentence
-
-
-def test_average_precision_is_its_definition():
-    random = np.random.default_rng(0)
-    score, true = random.normal(size=50), (random.random(50) < 0.3).astype(float)
-    order = sorted(range(50), key=lambda i: -score[i])
-    precisions = [
-        np.mean([true[i] for i in order[: rank + 1]]) for rank in range(50) if true[order[rank]]
-    ]
-    assert average_precision(score, true) == pytest.approx(np.mean(precisions))
-    assert average_precision(true, true) == 1.0
-
-
-def test_a_cost_of_many_sizes_is_judged_by_its_explained_variance():
-    random = np.random.default_rng(0)
-    obs, act = random.normal(size=(1000, 2)), random.normal(size=(1000, 1))
-    seen = predictability(obs, act, obs, obs[:, 0] ** 2, seed=0)
-    unseen = predictability(obs, act, obs, random.normal(size=1000), seed=0)
-    assert (seen.measure, seen.base) == ("R²", 0.0)
-    assert seen.score > 0.9
-    assert unseen.score < 0.1

@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from dataclasses import replace
 
 import gymnasium
 import jax
@@ -11,7 +10,6 @@ import numpy as np
 import pytest
 from gymnasium.spaces import Box, Dict, Discrete
 
-import cmbpo
 from cmbpo.envs.adapter import (
     action_refusal,
     adapt,
@@ -20,9 +18,8 @@ from cmbpo.envs.adapter import (
     rescaled,
     time_limit,
 )
-from cmbpo.envs.find import find_task
-from cmbpo.settings.presets import ALGORITHMS, PRESETS, preset
-from cmbpo.settings.schema import CriticSettings, EnvSettings, PolicySettings, TrainSettings
+from cmbpo.envs.custom_task import CustomTask
+from cmbpo.settings.schema import EnvSettings
 from cmbpo.tasks.environment import ToSafetyGymnasium
 
 
@@ -241,79 +238,16 @@ def test_copies_come_from_an_id_a_function_or_an_environment():
     assert maker(env)() is not env
 
 
-@pytest.mark.parametrize(
-    ("env_id", "limit", "sentence"),
-    [
-        ("AntSave-v0", 5.0, "'AntSave-v0' cannot be made.*AntSafe.*module:Name-v0"),
-        ("no_such_module:Robot-v0", 5.0, "there is no module 'no_such_module'"),
-        ("Pendulum-v1", 5.0, "Pendulum-v1: a step reports no cost"),
-        ("python:Cart", 5.0, r"Cart, was made in Python.*cmbpo.load\(run, env=…\)"),
-    ],
-)
-def test_an_environment_that_cannot_be_found_is_named(env_id, limit, sentence):
-    with pytest.raises(ValueError, match=sentence):
-        find_task(TrainSettings(env_id=env_id, cost_limit=(limit,)))
-
-
-@pytest.mark.parametrize("limit", [None, (1.0, 2.0)])
-def test_every_cost_needs_its_limit(limit):
-    settings = TrainSettings(env_id="python:Cart", cost_limit=limit)
-    with pytest.raises(ValueError, match="a number for each cost"):
-        find_task(settings, lambda: limited(Cart))
-
-
-@pytest.mark.parametrize("algo", ALGORITHMS)
-@pytest.mark.parametrize("name", PRESETS)
-def test_every_algorithm_has_settings_for_an_environment_nobody_knows(algo, name):
-    settings = preset(algo, "my_robot:Arm-v3", name)
-    assert (settings.algo, settings.env_id, settings.preset) == (algo, "my_robot:Arm-v3", name)
-    assert settings.policy.normalise
-    assert not settings.critic.bound_cost, "costs may be larger than 1 a step"
-
-
-def test_an_agent_learns_acts_and_comes_back_from_an_environment_made_in_python(tmp_path):
-    make = lambda: limited(Cart)  # noqa: E731
-    agent = cmbpo.Agent(
-        "ppo-lag",
-        make,
-        cost_limit=5,
-        num_envs=4,
-        batch_size=200,
-        initial_steps=100,
-        total_steps=500,
-        log_dir=str(tmp_path),
-        policy=PolicySettings(hidden=(8,), normalise=True),
-        critic=CriticSettings(hidden=(8,), members=1, batch_size=100, epochs=1),
-    ).learn()
-    assert agent.folder is not None
-    assert agent.evaluate(episodes=2).deterministic.lengths.max() <= 50
-    obs = np.random.default_rng(0).normal(size=(20, 2))
-    act = agent.predict(obs)
-    assert act.min() >= -1.0
-    assert act.max() <= 3.0
-    with pytest.raises(ValueError, match="was made in Python"):
-        cmbpo.load(agent.folder)
-    for given in (make, make()):
-        np.testing.assert_array_equal(cmbpo.load(agent.folder, env=given).predict(obs), act)
-
-
 def test_a_module_of_the_working_folder_is_found(tmp_path):
     (tmp_path / "robots.py").write_text(
         "import gymnasium\nfrom gymnasium.envs.classic_control import PendulumEnv\n"
         "gymnasium.register('Mine-v0', entry_point=PendulumEnv, max_episode_steps=9)\n"
     )
     code = (
-        "from cmbpo.adapted import maker; print(maker('robots:Mine-v0')().spec.max_episode_steps)"
+        "from cmbpo.envs.adapter import maker\n"
+        "print(maker('robots:Mine-v0')().spec.max_episode_steps)"
     )
     done = subprocess.run(
         [sys.executable, "-P", "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == "9"
-
-
-@pytest.mark.parametrize("changes", [{"cost_key": ("foo",)}, {"horizon": 50}])
-def test_what_is_for_own_environments_is_refused_on_a_task_of_this_package(changes):
-    settings = replace(preset("cpo", "PointCircle"), env=EnvSettings(**changes))
-    (name,) = changes
-    with pytest.raises(ValueError, match=f"env.{name} is .* allowed for PointCircle-v0"):
-        find_task(settings)

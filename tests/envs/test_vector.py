@@ -121,8 +121,7 @@ def test_after_a_restore_every_copy_begins_anew_the_same_each_time():
 
 def test_what_is_not_a_number_ends_the_episode_and_costs():
     simulator = Simulator(task(), N, seed=0)
-    world = simulator._world
-    world._envs.envs[1].unwrapped.at = 95.0  # pyright: ignore
+    simulator._copies._envs.envs[1].unwrapped.at = 95.0  # pyright: ignore
     step = simulator.step(np.zeros((N, 1)))
     assert step.blew_up.tolist() == [False, True, False]
     assert step.terminated[1]

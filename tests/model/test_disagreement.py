@@ -68,6 +68,19 @@ def test_single_precision_resolves_members_that_almost_agree():
     np.testing.assert_allclose(found, expected, rtol=1e-3)
 
 
+@pytest.mark.parametrize(("members", "rows", "dims"), [(2, 5, 3), (3, 4096, 4), (7, 500, 28)])
+def test_a_compiled_program_says_the_same_at_every_size(members, rows, dims):
+    """jaxlib 0.10.2 compiles some sums over large arrays wrongly on a CPU (as in jax#39103)."""
+    rng = np.random.default_rng(5)
+    mean = rng.normal(size=(1, rows, dims)) + 0.02 * rng.normal(size=(members, rows, dims))
+    log = rng.normal(size=(1, rows, dims)) + 0.05 * rng.normal(size=(members, rows, dims))
+    mean, variance = mean.astype(np.float32), np.exp(log).astype(np.float32)
+    some = rng.integers(0, rows, 20)
+    expected = [by_definition(mean[:, i].astype(float), variance[:, i].astype(float)) for i in some]
+    found = jax.jit(disagreement)(Prediction(jnp.asarray(mean), jnp.asarray(variance)))
+    np.testing.assert_allclose(found[some], expected, rtol=1e-3)
+
+
 def test_the_robust_mean_counts_what_it_should_and_outliers_cannot_rule_it():
     values = jnp.concatenate([jnp.ones(98), jnp.array([1e30, jnp.inf]), jnp.full(50, 7.0)])
     counted = jnp.arange(150) < 100

@@ -142,6 +142,8 @@ def test_probabilities_are_right_wherever_they_are(learned, fresh):
 
 def test_the_quality_is_told_of_costs_and_end(learned):
     costs, end = parts(*learned)
+    assert costs is not None
+    assert end is not None
     assert costs.auc.shape == (2,)
     assert float(costs.auc[0]) > 0.99
     assert float(end.auc) > 0.99

@@ -10,7 +10,6 @@ import sys
 from dataclasses import asdict, replace
 from pathlib import Path
 
-import browser
 import numpy as np
 import pytest
 
@@ -22,9 +21,10 @@ from cmbpo.report.drawing.axes import Axis, short, spanning
 from cmbpo.report.drawing.panel import spread
 from cmbpo.report.learning import learning
 from cmbpo.report.read import collect
-from cmbpo.runs.tables import Table
+from cmbpo.runs.tables import CsvTable
 from cmbpo.settings import presets
 from cmbpo.settings.schema import TrainSettings
+from tests.report import browser
 
 
 def fake(
@@ -68,8 +68,8 @@ def fake(
                 "Bound/RealChange": rng.normal(),
             }
         updates.append(update)
-    Table(folder / "episodes.csv").append(played)
-    Table(folder / "progress.csv").append(updates)
+    CsvTable(folder / "episodes.csv").append(played)
+    CsvTable(folder / "progress.csv").append(updates)
     return folder
 
 
@@ -158,7 +158,7 @@ def test_a_setting_that_an_older_run_lacks_makes_no_arm(tmp_path):
     old = fake(tmp_path / "a", ant(seed=0), episodes=30)
     fake(tmp_path / "b", ant(seed=1), episodes=30)
     config = json.loads((old / "config.json").read_text())
-    del config["settings"]["mixing"]["rule"]
+    del config["settings"]["real_share"]["rule"]
     (old / "config.json").write_text(json.dumps(config))
     assert len(collect([tmp_path]).arms) == 1
 
@@ -169,7 +169,7 @@ def test_a_setting_that_an_older_run_lacks_tells_the_others_apart(tmp_path):
     fake(tmp_path / "b", ant(seed=1), episodes=30)
     fake(tmp_path / "c", ant(seed=2, real_share=rule), episodes=30)
     config = json.loads((old / "config.json").read_text())
-    del config["settings"]["mixing"]["rule"]
+    del config["settings"]["real_share"]["rule"]
     (old / "config.json").write_text(json.dumps(config))
     assert len(collect([tmp_path]).arms) == 3
 
@@ -320,7 +320,7 @@ def test_a_setting_that_only_an_older_run_lacks_does_not_differ(tmp_path):
     old = fake(tmp_path / "a", ant(seed=0), episodes=30)
     fake(tmp_path / "b", ant(seed=1, batch_size=77), episodes=30)
     config = json.loads((old / "config.json").read_text())
-    del config["settings"]["mixing"]["rule"]
+    del config["settings"]["real_share"]["rule"]
     (old / "config.json").write_text(json.dumps(config))
     table = appendix.settings(collect([tmp_path]))
     assert table is not None

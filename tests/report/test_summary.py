@@ -8,6 +8,7 @@ import pytest
 from cmbpo import report
 from cmbpo.report.read import collect
 from cmbpo.report.summary import markdown, summary
+from cmbpo.settings.presets import preset
 from tests.report.test_report import ant, fake, moved
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -2,8 +2,12 @@
 
 import pytest
 
-from cmbpo.settings.presets import ALGORITHMS, PRESETS, TASKS, algorithm_name, preset, task_name
+from cmbpo.algorithms.update import region
+from cmbpo.model.ensemble_fit import FitConfig
+from cmbpo.settings.presets import CUSTOM, preset
+from cmbpo.settings.registry import ALGORITHMS, TASKS
 
+PRESETS = ("default", "paper")
 PAPER = {"AntSafe": (0.4, 5), "HalfCheetahSafe": (0.3, 5), "AntCircle": (0.2, 7)}
 
 
@@ -14,14 +18,15 @@ def test_the_paper_preset_is_the_table_of_appendix_b(task: str):
     assert (s.policy.hidden, s.critic.hidden) == ((256, 256), (128, 128))
     assert (s.advantage.discount, s.advantage.cost_discount) == (0.99, 0.97)
     assert (s.advantage.lam, s.advantage.cost_lam) == (0.95, 0.5)
-    region = s.trust_region
-    assert (region.max_kl, region.cg_iterations, region.cg_damping) == (0.01, 10, 0.1)
-    assert (region.backtracks, region.step) == (10, "cpo")
+    step = region(s, 1000)
+    assert (step.max_kl, step.cg_iterations, step.cg_damping) == (0.01, 10, 0.1)
+    assert (step.backtracks, s.trust_region.step) == (10, "cpo")
     assert s.batch_size == 50_000
     assert (s.critic.learning_rate, s.critic.batch_size, s.critic.epochs) == (3e-4, 2048, 8)
     model = s.ensemble
     assert (model.hidden, model.members, model.elites) == ((512, 512), 7, 5)
-    assert (model.learning_rate, model.batch_size) == (1e-3, 2048)
+    assert model.batch_size == 2048
+    assert FitConfig(batch_size=1).learning_rate == 1e-3
     assert s.rollout.temperature == 2.0
     assert (s.rollout.cut, s.real_share.rule) == ("trajectory", "paper")
     assert s.cost_limit is None, "the task's own limit, which is 10"
@@ -35,16 +40,7 @@ def test_every_algorithm_has_every_preset_on_every_task(algo: str, task: str, na
     assert (settings.algo, settings.env_id, settings.preset) == (algo, f"{task}-v0", name)
 
 
-@pytest.mark.parametrize("spelling", ["TRPOLag", "trpo_lag", "trpo-lag", "TRPO-Lag"])
-def test_spellings_of_other_libraries_are_understood(spelling: str):
-    assert algorithm_name(spelling) == "trpo-lag"
-
-
-def test_unknown_names_are_named():
-    with pytest.raises(ValueError, match=r"'sac'; there are cmbpo, cpo, trpo-lag, ppo-lag, trpo"):
-        algorithm_name("sac")
-    with pytest.raises(ValueError, match=r"'Humanoid-v5'; there are AntSafe"):
-        task_name("Humanoid-v5")
+def test_an_unknown_preset_is_named():
     with pytest.raises(ValueError, match=r"'fast'; there are default, paper"):
         preset("cpo", "AntSafe", "fast")
 
@@ -57,3 +53,15 @@ def test_an_algorithm_that_heeds_no_cost_has_whole_episodes(task: str):
 def test_baselines_begin_with_short_episodes_where_cmbpo_does_on_the_circle():
     firsts = {preset(algo, "AntCircle").first_episode for algo in ("cmbpo", "cpo", "trpo-lag")}
     assert firsts == {100}
+
+
+@pytest.mark.parametrize("algo", ALGORITHMS)
+@pytest.mark.parametrize("name", PRESETS)
+def test_an_environment_of_ones_own_starts_from_what_holds_of_any(algo: str, name: str):
+    settings = preset(algo, "my_robot:Arm-v3", name)
+    assert settings.env_id == "my_robot:Arm-v3"
+    assert settings.cost_limit is None, "nobody but the user knows it"
+    for setting in ("num_envs", "initial_steps"):
+        assert getattr(settings, setting) == CUSTOM[setting]
+    assert settings.policy.normalise
+    assert not settings.critic.bound_cost, "costs may be larger than 1 a step"

@@ -127,12 +127,12 @@ def test_the_ends_of_a_range_belong_to_it_unless_it_says_otherwise(name: str):
 @pytest.mark.parametrize(
     ("limits", "said"),
     [
-        (Range(0.0, 1.0), "0 to 1"),
-        (Range(0.0, 1.0, above=True), "above 0, up to 1"),
-        (Range(0.0, 1.0, below=True), "0 or more, below 1"),
-        (Range(0.0, 1.0, above=True, below=True), "between 0 and 1"),
-        (Range(0.0), "0 or more"),
-        (Range(0.0, above=True), "above 0"),
+        (Range(1, 2**31 - 1), "1 to 2,147,483,647"),
+        (Range(0.0, 1.0), "0.0 to 1.0"),
+        (Range(0.0, 1.0, above=True), "above 0.0, up to 1.0"),
+        (Range(0.0, 1.0, below=True), "0.0 to below 1.0"),
+        (Range(0.0), "0.0 or more"),
+        (Range(0.0, above=True), "above 0.0"),
         (Range(), "finite"),
     ],
 )

@@ -1,4 +1,4 @@
-"""The rows of algorithms and tasks name what exists, and settings that are not read change nothing."""
+"""The rows of algorithms and tasks name what exists; what is not read changes nothing."""
 
 import importlib
 import typing
@@ -9,7 +9,6 @@ import pytest
 
 import cmbpo.tasks
 from cmbpo import columns
-from cmbpo.settings import presets
 from cmbpo.settings.overrides import flat, names, with_values
 from cmbpo.settings.registry import (
     ALGORITHMS,
@@ -21,6 +20,7 @@ from cmbpo.settings.registry import (
     task_name,
 )
 from cmbpo.settings.schema import TrainSettings
+from cmbpo.training import device
 from cmbpo.training.trainer import Trainer
 from tests.settings.test_ranges import kind_of, plain
 from tests.tiny import tiny
@@ -32,7 +32,7 @@ def test_a_row_names_modules_that_have_what_is_looked_for_there(algo: str):
     assert importlib.import_module(row.module).ALGORITHM
     module, _, kind = row.trainer.partition(":")
     assert issubclass(getattr(importlib.import_module(module), kind), Trainer)
-    assert tuple(importlib.import_module(row.preset).PRESETS) == presets.PRESETS
+    assert set(importlib.import_module(row.preset).PRESETS) == {"default", "paper"}
 
 
 @pytest.mark.parametrize("algo", ALGORITHMS)
@@ -62,14 +62,12 @@ def test_spellings_of_other_libraries_are_understood(spelling: str, name: str):
 
 
 def test_no_two_algorithms_share_a_spelling():
-    spelt = [s for name, row in ALGORITHMS.items() for s in (name.replace("-", ""), *row.spellings)]
-    assert len({s for s in spelt}) >= len(ALGORITHMS)
     for name, row in ALGORITHMS.items():
-        assert {algorithm_name(s) for s in row.spellings} <= {name}
+        assert {algorithm_name(spelling) for spelling in (name, *row.spellings)} == {name}
 
 
 def test_unknown_names_are_named():
-    with pytest.raises(ValueError, match=r"'sac'; there are cmbpo, cpo, trpo-lag, ppo-lag, trpo"):
+    with pytest.raises(ValueError, match=r"'sac'; there are cmbpo, cpo, .*trpo-lag"):
         algorithm_name("sac")
     with pytest.raises(ValueError, match=r"'Humanoid-v5'; there are AntSafe"):
         task_name("Humanoid-v5")
@@ -126,6 +124,7 @@ def another(name: str, value: Any) -> Any:
     return value + 1 if isinstance(value, int) else 0.5 * value + 0.1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("algo", [algo for algo in ALGORITHMS if algo != "cmbpo"])
 def test_what_an_algorithm_does_not_read_changes_nothing(algo: str, tmp_path):
     """So that a flag which is refused is one that would have done nothing."""
@@ -137,6 +136,7 @@ def test_what_an_algorithm_does_not_read_changes_nothing(algo: str, tmp_path):
         if not reads(algo, name) and name != "first_episode"
     }
     assert len(values) > 20
+    device.use("cpu")  # which keeps compiled programs: those of both are the same
     other = with_values(settings, {name: another(name, value) for name, value in values.items()})
     assert all(flat(asdict(other))[name] != value for name, value in values.items())
     assert _updates(other) == _updates(settings)

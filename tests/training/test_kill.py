@@ -1,10 +1,8 @@
 """A run that is killed at any moment goes on as if nothing had happened; a long one stays small."""
 
-import csv
 import os
 import pty
 import random
-import shlex
 import signal
 import subprocess
 import sys
@@ -13,33 +11,24 @@ from pathlib import Path
 
 import pytest
 
+from tests.tiny import flags, rows, steps
+
 FOREVER = 100_000_000
 SECONDS = 240.0
-TINY = shlex.split("""
-    --env-id PointCircle-v0 --seed 3 --device cpu --num-envs 5 --batch-size 300
-    --initial-steps 200 --archive-size 1000 --checkpoint-every 1
-    --policy.hidden 8 --critic.hidden 8 --critic.members 2 --critic.batch-size 100
-    --critic.epochs 2 --ensemble.hidden 16 --ensemble.members 3 --ensemble.elites 2
-    --ensemble.batch-size 64 --ensemble.first-epochs 3 --ensemble.epochs 2
-    --ensemble.fit-every 100 --rollout.lanes 20 --rollout.probe 10
-    --rollout.first-horizon 3 --rollout.min-horizon 3 --rollout.max-horizon 10
-    --real-share.min-real 50 --real-share.max-real 50
-""")
+CMBPO = [sys.executable, "-m", "cmbpo.cli", "train"]
 
 
-def train(*args: str) -> list[str]:
-    return [sys.executable, "-m", "cmbpo.cli", "train", *args]
+def train(algo: str, log: Path, *args: str, total_steps: int = FOREVER) -> list[str]:
+    """A tiny run as a user types it."""
+    run = ["--algo", algo, "--env-id", "PointCircle-v0", "--seed", "3", "--device", "cpu"]
+    where = ["--log-dir", str(log), "--total-steps", str(total_steps), "--checkpoint-every", "1"]
+    return [*CMBPO, *run, *where, *flags(algo), *args]
 
 
 def tables(log: Path) -> tuple[list[dict[str, str]], bytes]:
     """The rows of progress.csv without the times, and episodes.csv."""
-    with (run_folder(log) / "progress.csv").open() as file:
-        rows = [
-            {k: v for k, v in row.items() if not k.startswith("Time/")}
-            for row in csv.DictReader(file)
-        ]
     episodes = run_folder(log) / "episodes.csv"
-    return rows, episodes.read_bytes() if episodes.exists() else b""
+    return rows(run_folder(log)), episodes.read_bytes() if episodes.exists() else b""
 
 
 def run_folder(log: Path) -> Path:
@@ -69,16 +58,16 @@ def kill(args: list[str], log: Path, *, after: float) -> None:
 )
 def test_a_killed_run_goes_on_to_the_bit(algo: str, kills: int, tmp_path):
     broken, whole = tmp_path / "broken", tmp_path / "whole"
-    start = train("--algo", algo, *TINY, "--total-steps", str(FOREVER), "--log-dir", str(broken))
+    start = train(algo, broken)
     seconds = [random.uniform(0.0, 0.5) for _ in range(kills)]
     kill(start, broken, after=seconds[0])
-    resume = train("--resume", str(run_folder(broken)))
+    resume = [*CMBPO, "--resume", str(run_folder(broken))]
     for after in seconds[1:]:
         kill(resume, broken, after=after)
 
-    end = str(int(tables(broken)[0][-1]["TotalEnvSteps"]) + 600)
-    unbroken = train("--algo", algo, *TINY, "--total-steps", end, "--log-dir", str(whole))
-    for args in ([*resume, "--total-steps", end], unbroken):
+    end = int(tables(broken)[0][-1]["TotalEnvSteps"]) + 600
+    unbroken = train(algo, whole, total_steps=end)
+    for args in ([*resume, "--total-steps", str(end)], unbroken):
         subprocess.run(args, check=True, stdout=subprocess.DEVNULL, timeout=SECONDS)
     assert tables(broken) == tables(whole), f"killed after {seconds} s"
 
@@ -94,10 +83,10 @@ cli.main()
 def test_a_run_whose_terminal_is_closed_saves_and_ends(tmp_path):
     """The system tells it by SIGHUP, and the shell may do so as well."""
     terminal, inside = pty.openpty()
-    args = train("--algo", "cpo", *TINY, "--total-steps", str(FOREVER), "--log-dir", str(tmp_path))
+    args = train("cpo", tmp_path, "--checkpoint-every", "1000000")
     args[1:3] = ["-c", IN_A_TERMINAL]
     with subprocess.Popen(
-        [*args, "--checkpoint-every", "1000000"],
+        args,
         stdin=inside,
         stdout=inside,
         stderr=inside,
@@ -114,7 +103,7 @@ def test_a_run_whose_terminal_is_closed_saves_and_ends(tmp_path):
 
 
 def test_under_nohup_a_run_goes_on_without_its_terminal(tmp_path):
-    args = train("--algo", "cpo", *TINY, "--total-steps", str(FOREVER), "--log-dir", str(tmp_path))
+    args = train("cpo", tmp_path)
     deadline = time.monotonic() + SECONDS
     with subprocess.Popen(["nohup", *args], stdout=subprocess.DEVNULL) as process:
         while not newest(tmp_path) and time.monotonic() < deadline:
@@ -129,7 +118,8 @@ def test_under_nohup_a_run_goes_on_without_its_terminal(tmp_path):
 
 MEMORY = """
 import os, sys
-from cmbpo import cli, train
+from cmbpo import cli
+from cmbpo.training import loop
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
 
@@ -137,8 +127,8 @@ def resident(row):
     with open("/proc/self/statm") as file:
         print("resident", row["Train/Epoch"], int(file.read().split()[1]) * PAGE, flush=True)
 
-run = train.run
-train.run = lambda settings: run(settings, callbacks=[resident])
+run = loop.run
+loop.run = lambda settings: run(settings, callbacks=[resident])
 cli.train(sys.argv[1:])
 """
 
@@ -147,15 +137,7 @@ cli.train(sys.argv[1:])
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 def test_memory_stays_flat_over_hundreds_of_updates(tmp_path):
     updates, settled = 400, 50
-    args = [
-        "--algo",
-        "cmbpo",
-        *TINY,
-        "--log-dir",
-        str(tmp_path),
-        "--total-steps",
-        str(200 + 50 * updates),
-    ]
+    args = train("cmbpo", tmp_path, total_steps=steps(updates))[len(CMBPO) :]
     done = subprocess.run(
         [sys.executable, "-c", MEMORY, *args],
         check=True,

@@ -49,10 +49,10 @@ def test_v_c_is_shown_as_it_is_used_and_a_runaway_network_in_its_loss(bound_cost
     samples, shown = learner.gather(now.critic, runaway, [some_steps()], settings)
     bound = 1.0 / (1.0 - settings.advantage.cost_discount)
     used = min(max(network, 0.0), bound) if bound_cost else network
-    for name in ("Value/CostMin", "Value/CostMax"):
-        assert float(shown[name][0]) == pytest.approx(used, abs=1.0)
+    for value in (shown.cost_min, shown.cost_max):
+        assert float(value[0]) == pytest.approx(used, abs=1.0)
     _, told = learner.fit_critics(now, samples, jax.random.key(1), settings)
-    assert (float(told["Loss/Loss_cost_critic"][0]) > 1e3) == bound_cost
+    assert (float(told.cost_loss[0]) > 1e3) == bound_cost
 
 
 @pytest.mark.parametrize(
@@ -71,13 +71,12 @@ def test_j_c_is_of_real_steps_of_the_costlier_kind_or_of_the_batch(source, imagi
     settings = replace(
         preset("cmbpo", "PointCircle-v0"),
         batch_size=2 * ROWS * COPIES,
-        constraint=CostEstimateSettings(source=source, time_constant=0.0),
+        cost_estimate=CostEstimateSettings(source=source, time_constant=0.0),
     )
     real = eqx.tree_at(lambda s: s.cost, some_steps(), replace_fn=lambda c: c.at[1, 2].set(1.0))
     rate = None if imagined is None else jnp.array([imagined])
-    _, j_c, shown = learner.measure_cost(
+    _, cost = learner.measure_cost(
         cost_estimate.nothing_seen(1), real, rate, settings.for_programs(), 1000
     )
-    assert float(j_c[0]) == pytest.approx(used)
-    assert float(shown["Constraint/Estimate"][0]) == pytest.approx(used)
-    assert float(shown["Constraint/Real"][0]) == pytest.approx(50.0)
+    assert float(cost.used[0]) == pytest.approx(used)
+    assert float(cost.real[0]) == pytest.approx(50.0)

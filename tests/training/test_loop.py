@@ -1,66 +1,23 @@
 """Whole updates on the real PointCircle, with networks too small to learn much."""
 
-import csv
 from dataclasses import replace
 from pathlib import Path
 
-import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import cmbpo
-from cmbpo.runs.run_folder import NonFiniteError, Run
-from cmbpo.settings.presets import preset
+from cmbpo.runs.config import read_config
+from cmbpo.runs.errors import NonFiniteError
+from cmbpo.runs.run_folder import Run
 from cmbpo.settings.registry import ALGORITHMS
-from cmbpo.settings.schema import TrainSettings
+from cmbpo.tasks.point_circle import PointCircle
 from cmbpo.training import loop
+from cmbpo.training.trainer import Trainer
+from tests.tiny import rows, steps, tiny
 
 UPDATES = 4
-REAL = 100
-
-
-def tiny(algo: str, folder: Path, **changes) -> TrainSettings:
-    s = preset(algo, "PointCircle-v0")
-    return replace(
-        s,
-        num_envs=5,
-        batch_size=400,
-        initial_steps=200,
-        archive_size=1000,
-        checkpoint_every=1,
-        log_dir=str(folder),
-        device="cpu",
-        policy=replace(s.policy, hidden=(8,)),
-        critic=replace(s.critic, hidden=(8,), members=2, batch_size=100, epochs=2),
-        ensemble=replace(
-            s.ensemble,
-            hidden=(16,),
-            members=3,
-            elites=2,
-            batch_size=64,
-            first_epochs=3,
-            epochs=2,
-            fit_every=REAL,
-        ),
-        rollout=replace(s.rollout, lanes=20, probe=10),
-        real_share=replace(s.real_share, min_real=REAL, max_real=REAL),
-        **changes,
-    )
-
-
-def steps(updates: int) -> int:
-    return 200 + REAL * updates
-
-
-def rows(folder: Path) -> list[dict[str, str]]:
-    """The rows of progress.csv without the times."""
-    with (folder / "progress.csv").open() as file:
-        return [
-            {k: v for k, v in row.items() if not k.startswith("Time/")}
-            for row in csv.DictReader(file)
-        ]
 
 
 @pytest.fixture(scope="module")
@@ -127,21 +84,10 @@ def test_nothing_compiles_after_the_second_update(tmp_path):
 
     jax.monitoring.register_event_duration_secs_listener(note)
     seen = []
-    agent = cmbpo.Agent(settings=tiny("cmbpo", tmp_path, total_steps=steps(UPDATES + 1)))
+    agent = cmbpo.Agent.of_settings(tiny("cmbpo", tmp_path, total_steps=steps(UPDATES + 1)))
     agent.learn(callbacks=[lambda row: seen.append(len(compiled))])
     jax.monitoring.clear_event_listeners()
     assert len(set(seen[1:])) == 1, f"compilations after each update: {seen}"
-
-
-def test_a_non_finite_policy_is_named_and_its_batch_saved(tmp_path):
-    settings = tiny("cmbpo", tmp_path, total_steps=steps(UPDATES))
-    trainer = loop.Trainer(settings)
-    trainer.warm_up()
-    broken = eqx.tree_at(lambda c: c.output.mean, trainer.learner.critic, jnp.full(1, jnp.nan))
-    trainer.learner = replace(trainer.learner, critic=broken)
-    with pytest.raises(NonFiniteError, match="not finite in update 1: the advantages"):
-        trainer.step()
-    assert trainer.offending is not None
 
 
 def test_an_agent_learns_acts_and_is_loaded_again(unbroken):
@@ -153,31 +99,6 @@ def test_an_agent_learns_acts_and_is_loaded_again(unbroken):
     assert (np.abs(agent.predict(obs, deterministic=False)) <= 1.0).all()
 
 
-def test_another_run_lends_its_policy_critics_and_model(unbroken, tmp_path):
-    settings = tiny("cmbpo", tmp_path, total_steps=steps(1), init_from=str(unbroken))
-    trainer = loop.Trainer(settings)
-    trainer.take_over(Run.open(unbroken))
-    lent = cmbpo.load(unbroken).policy
-    same = jax.tree.map(lambda x, y: bool((x == y).all()), trainer.learner.policy, lent)
-    assert all(jax.tree.leaves(same))
-    assert trainer.env_steps == 0
-
-
-@pytest.mark.parametrize(("adapts", "counted"), [(False, 200), (True, steps(3))])
-def test_a_policys_units_are_those_of_the_first_steps_or_of_all(adapts, counted, tmp_path):
-    settings = tiny("cmbpo", tmp_path)
-    policy = replace(settings.policy, normalise=True, adapt_units=adapts)
-    trainer = loop.Trainer(replace(settings, policy=policy))
-    trainer.warm_up()
-    for _ in range(3):
-        trainer.step()
-    assert trainer.learner.model is not None
-    seen = np.asarray(trainer.learner.model.archive.obs[:counted])
-    found = trainer.learner.policy.normaliser
-    np.testing.assert_allclose(found.mean, seen.mean(axis=0), atol=1e-5)
-    np.testing.assert_allclose(found.std, seen.std(axis=0), rtol=1e-4)
-
-
 @pytest.mark.parametrize("algo", [a for a in ALGORITHMS if a != "cmbpo"])
 def test_every_baseline_runs_and_resumes(algo: str, tmp_path):
     whole, _ = loop.run(tiny(algo, tmp_path / "whole", total_steps=800))
@@ -186,8 +107,37 @@ def test_every_baseline_runs_and_resumes(algo: str, tmp_path):
     assert rows(folder) == rows(whole)
 
 
-def test_settings_that_do_not_fit_the_task_are_refused(tmp_path):
-    with pytest.raises(ValueError, match=r"cost_limit has 2 numbers; PointCircle-v0 has 1"):
-        loop.Trainer(tiny("cmbpo", tmp_path, cost_limit=(1.0, 2.0)))
-    with pytest.raises(ValueError, match=r"num_envs is 101; allowed here: at most 100"):
-        loop.Trainer(replace(tiny("cmbpo", tmp_path), num_envs=101))
+def test_the_limit_of_the_task_is_written_down_unless_the_run_has_its_own(tmp_path):
+    settings = tiny("cpo", tmp_path, total_steps=400)
+    assert settings.cost_limit is None
+    assert loop.with_limits(settings, PointCircle()).cost_limit == PointCircle().cost_limits
+    own = replace(settings, cost_limit=(3.0,))
+    assert loop.with_limits(own, PointCircle()) == own
+    folder, _ = loop.run(settings)
+    assert read_config(folder)["settings"]["cost_limit"] == list(PointCircle().cost_limits)
+    assert read_config(folder)["horizon"] == PointCircle().horizon
+
+
+@pytest.mark.parametrize("algo", ALGORITHMS)
+def test_the_row_of_an_algorithm_says_what_trains_it(algo: str):
+    trainer = loop.make_trainer(tiny(algo), PointCircle())
+    assert type(trainer) is Trainer
+    assert (trainer.learner.model is not None) == (algo == "cmbpo")
+    trainer.close()
+
+
+def test_a_run_that_becomes_infinite_leaves_its_batch_behind(tmp_path, monkeypatch):
+    """A reward of 1e38 overflows in the targets of V."""
+    reward_terms = PointCircle.reward_terms
+
+    def huge(*args):
+        return {name: term * 0.0 + 3e38 for name, term in reward_terms(*args).items()}
+
+    monkeypatch.setattr(PointCircle, "reward_terms", huge)
+    with pytest.raises(
+        NonFiniteError, match=r"not finite in update 1: .*; the batch is in "
+    ) as stop:
+        loop.run(tiny("cpo", tmp_path, total_steps=800))
+    kept = Path(str(stop.value).split(" is in ")[1])
+    with np.load(kept) as batch:
+        assert not np.isfinite(batch["batch/target"]).all()

@@ -12,20 +12,20 @@ from pathlib import Path
 import pytest
 
 from cmbpo.experiments.ray_cluster import packed, unpack
+from tests.tiny import assignments
 
 pytest.importorskip("ray", reason="the extra `ray` is not installed")
 
 EVERY = 5
-SMALL = (
-    "num_envs=120",
-    "batch_size=240",
-    f"checkpoint_every={EVERY}",
-    "policy.hidden=8",
-    "policy.normalise=false",
-    "critic.hidden=8",
-    "critic.members=1",
-    "critic.epochs=1",
-)
+CHANGES = {
+    "num_envs": 120,
+    "batch_size": 240,
+    "checkpoint_every": EVERY,
+    "policy.normalise": False,
+    "critic.members": 1,
+    "critic.epochs": 1,
+}
+SMALL = assignments("cpo", **CHANGES)
 NODES = """
 from ray.cluster_utils import Cluster
 quick = {"health_check_initial_delay_ms": 0, "health_check_period_ms": 500}

@@ -1,0 +1,51 @@
+"""The tasks are listed and drawn."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import cmbpo.tasks
+from cmbpo.tasks import listing
+from tests.tasks.drawing.test_painter import software_rendering
+from tests.tasks.test_tasks import NAMES, SIZES
+
+
+def test_the_list_names_all_tasks_with_their_sizes(capsys):
+    listing.show()
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()]
+    for name, (n_obs, n_act) in SIZES.items():
+        dt = cmbpo.tasks.get(name).dt
+        assert [name, str(n_obs), str(n_act), "1000", f"{dt:g}", "10"] in rows
+
+
+def test_the_list_says_what_each_task_is_about(capsys):
+    listing.show()
+    printed = " ".join(capsys.readouterr().out.split())
+    for name in NAMES:
+        about = (cmbpo.tasks.get(name).__doc__ or "").partition("\n")[0]
+        assert f"{name}: {' '.join(about.split())}" in printed
+
+
+def test_a_task_that_does_not_exist_is_not_drawn(tmp_path):
+    with pytest.raises(ValueError, match="there is no task 'Moon'"):
+        listing.draw("Moon", Path(tmp_path / "a.png"))
+
+
+@pytest.mark.skipif(not software_rendering(), reason="neither EGL nor OSMesa is installed")
+@pytest.mark.parametrize("name", NAMES)
+def test_pictures_follow_the_robot(name, tmp_path):
+    """In a process of its own: OpenGL's libraries warn, and keep state."""
+    code = (
+        "import numpy as np, pathlib\n"
+        "from cmbpo.tasks.environment import TaskEnv\n"
+        "from cmbpo.tasks.listing import draw\n"
+        f"draw({name!r}, pathlib.Path('out.png'), width=200, height=100, steps=1)\n"
+        f"env = TaskEnv({name!r}, render_mode='rgb_array', width=200, height=100)\n"
+        "env.reset(seed=0)\n"
+        "frame = env.render()\n"
+        "assert frame.shape == (100, 200, 3) and frame.dtype == np.uint8 and frame.std() > 5\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=tmp_path)
+    assert (tmp_path / "out.png").read_bytes().startswith(b"\x89PNG")

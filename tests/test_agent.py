@@ -1,0 +1,99 @@
+"""An agent is made, learns, acts, is judged and comes back, in a few words of Python."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import cmbpo
+from cmbpo.settings.presets import preset
+from tests.envs.test_custom_task import Cart, limited
+from tests.tiny import tiny
+
+
+def test_an_agent_has_the_settings_of_its_preset_and_its_changes():
+    assert cmbpo.Agent("CPO", "AntSafe-v0").settings == preset("cpo", "AntSafe")
+    start = preset("cmbpo", "AntSafe", "paper")
+    agent = cmbpo.Agent("cmbpo", "AntSafe-v0", preset="paper", seed=3, rollout={"lanes": 50})
+    assert agent.settings == replace(start, seed=3, rollout=replace(start.rollout, lanes=50))
+    assert agent.task.name == "AntSafe-v0"
+    assert (agent.policy, agent.folder) == (None, None)
+
+
+def test_an_agent_of_settings_has_exactly_these():
+    settings = tiny("ppo-lag", seed=5)
+    assert cmbpo.Agent.of_settings(settings).settings is settings
+
+
+def test_an_agent_that_has_not_learned_says_so():
+    agent = cmbpo.Agent("cpo")
+    with pytest.raises(ValueError, match=r"no policy yet: call learn\(\) first, or cmbpo.load"):
+        agent.predict(np.zeros(4))
+    with pytest.raises(ValueError, match="no policy yet"):
+        agent.evaluate(episodes=1)
+
+
+@pytest.fixture(scope="module")
+def learned(tmp_path_factory):
+    settings = tiny("trpo", tmp_path_factory.mktemp("runs"), total_steps=800)
+    rows = []
+    return cmbpo.Agent.of_settings(settings).learn(callbacks=[rows.append]), rows
+
+
+def test_callbacks_get_the_row_of_each_update(learned):
+    _, rows = learned
+    assert [row["TotalEnvSteps"] for row in rows] == [600, 1000]
+    assert [row["Train/Epoch"] for row in rows] == [1, 2]
+
+
+def test_an_agent_acts_on_one_observation_and_on_many_within_its_bounds(learned):
+    agent, _ = learned
+    obs = np.random.default_rng(0).normal(size=(7, len(agent.task.obs_names)))
+    batch, single = agent.predict(obs), agent.predict(obs[0])
+    assert batch.shape == (7, len(agent.task.act_names))
+    np.testing.assert_allclose(single, batch[0], atol=1e-6)
+    drawn = [agent.predict(obs, deterministic=False) for _ in range(2)]
+    assert (np.abs(drawn) <= 1.0).all()
+    assert (drawn[0] != drawn[1]).any(), "the noise is new each time"
+    np.testing.assert_array_equal(agent.predict(obs), batch)
+
+
+def test_an_agent_comes_back_from_its_folder(learned):
+    agent, _ = learned
+    again = cmbpo.load(agent.folder)
+    assert again.folder == agent.folder
+    assert again.settings.cost_limit == agent.task.cost_limits
+    obs = np.random.default_rng(0).normal(size=(7, len(agent.task.obs_names)))
+    np.testing.assert_array_equal(again.predict(obs), agent.predict(obs))
+
+
+def test_an_agent_is_judged_by_the_limits_of_its_run(tmp_path):
+    settings = tiny("trpo", tmp_path, total_steps=400, cost_limit=3.0)
+    agent = cmbpo.Agent.of_settings(settings).learn()
+    assert "limit 3" in str(agent.evaluate(episodes=1))
+
+
+def test_an_agent_learns_acts_and_comes_back_from_an_environment_made_in_python(tmp_path):
+    make = lambda: limited(Cart)  # noqa: E731
+    agent = cmbpo.Agent(
+        "ppo-lag",
+        make,
+        cost_limit=5,
+        num_envs=4,
+        batch_size=200,
+        initial_steps=100,
+        total_steps=500,
+        log_dir=str(tmp_path),
+        policy={"hidden": (8,)},
+        critic={"hidden": (8,), "members": 1, "batch_size": 100, "epochs": 1},
+    ).learn()
+    assert agent.folder is not None
+    assert agent.evaluate(episodes=2).deterministic.lengths.max() <= 50
+    obs = np.random.default_rng(0).normal(size=(20, 2))
+    act = agent.predict(obs)
+    assert act.min() >= -1.0
+    assert act.max() <= 3.0
+    with pytest.raises(ValueError, match="was made in Python"):
+        cmbpo.load(agent.folder)
+    for given in (make, make()):
+        np.testing.assert_array_equal(cmbpo.load(agent.folder, env=given).predict(obs), act)

@@ -1,0 +1,41 @@
+"""The device is chosen, or its absence said, before anything is computed."""
+
+import json
+import subprocess
+import sys
+
+import jax
+import pytest
+
+from cmbpo.training import device
+
+
+def test_a_gpu_that_is_not_there_is_one_sentence(monkeypatch):
+    monkeypatch.setattr(jax, "default_backend", lambda: "cpu")
+    with pytest.raises(
+        ValueError, match=r"device is 'gpu' but JAX finds none; allowed: cpu .*\[gpu\]"
+    ):
+        device.use("gpu")
+
+
+def test_the_backend_that_is_found_is_told(monkeypatch):
+    assert device.use("cpu") == "cpu"
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    assert device.use("auto") == device.use("gpu") == "gpu"
+
+
+def test_compiled_programs_are_kept_where_caches_are(tmp_path):
+    """In a process of its own: the folder is chosen once."""
+    code = (
+        "import json, jax; from cmbpo.training import device; device.use('cpu')\n"
+        "c = jax.config\n"
+        "print(json.dumps([c.jax_compilation_cache_dir, c.jax_platforms]))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        check=True,
+        capture_output=True,
+        text=True,
+        env={"XDG_CACHE_HOME": str(tmp_path), "PATH": "", "HOME": str(tmp_path)},
+    )
+    assert json.loads(done.stdout) == [str(tmp_path / "cmbpo"), "cpu"]

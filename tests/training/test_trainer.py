@@ -1,0 +1,107 @@
+"""Whole updates, phase by phase, and what cannot be trained with."""
+
+from dataclasses import replace
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import cmbpo
+from cmbpo import columns
+from cmbpo.runs.errors import NonFiniteError
+from cmbpo.runs.run_folder import Run
+from cmbpo.tasks.point_circle import PointCircle
+from cmbpo.training import loop
+from cmbpo.training.trainer import Trainer
+from tests.tiny import REAL, steps, tiny
+
+
+def made(settings) -> Trainer:
+    return Trainer(settings, PointCircle())
+
+
+def test_a_non_finite_policy_is_named_and_its_batch_saved(tmp_path):
+    trainer = made(tiny("cmbpo", tmp_path))
+    trainer.warm_up()
+    broken = eqx.tree_at(lambda c: c.output.mean, trainer.learner.critic, jnp.full(1, jnp.nan))
+    trainer.learner = replace(trainer.learner, critic=broken)
+    with pytest.raises(NonFiniteError, match="not finite in update 1: the advantages"):
+        trainer.step()
+    assert trainer.offending is not None
+
+
+def test_another_run_lends_its_policy_critics_and_model_but_not_its_counts(tmp_path):
+    folder, _ = loop.run(tiny("cmbpo", tmp_path, total_steps=steps(1)))
+    trainer = made(tiny("cmbpo", tmp_path, init_from=str(folder)))
+    trainer.take_over(Run.open(folder))
+    lent = cmbpo.load(folder).policy
+    same = jax.tree.map(lambda x, y: bool((x == y).all()), trainer.learner.policy, lent)
+    assert all(jax.tree.leaves(same))
+    assert (trainer.env_steps, trainer.update) == (0, 0)
+    archive = trainer.learner.model.archive  # pyright: ignore[reportOptionalMemberAccess]
+    assert int(archive.size) == steps(1)
+    assert int(archive.epoch.max()) < 0, "their policies are older than the first of this run"
+
+
+@pytest.mark.parametrize(("adapts", "counted"), [(False, 200), (True, steps(3))])
+def test_a_policys_units_are_those_of_the_first_steps_or_of_all(adapts, counted):
+    trainer = made(tiny("cmbpo", policy__normalise=True, policy__adapt_units=adapts))
+    trainer.warm_up()
+    for _ in range(3):
+        trainer.step()
+    assert trainer.learner.model is not None
+    seen = np.asarray(trainer.learner.model.archive.obs[:counted])
+    found = trainer.learner.policy.normaliser
+    np.testing.assert_allclose(found.mean, seen.mean(axis=0), atol=1e-5)
+    np.testing.assert_allclose(found.std, seen.std(axis=0), rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"cost_limit": (1.0, 2.0)}, "cost_limit has 2 numbers; PointCircle-v0 has 1 costs"),
+        ({"num_envs": 101}, "num_envs is 101; allowed here: at most 100"),
+        ({"archive_size": 99}, r"archive_size is 99; allowed here: at least 100.*max_real"),
+        ({"total_steps": 200}, "total_steps is 200; allowed here: more than the 200 initial_steps"),
+    ],
+)
+def test_settings_that_do_not_fit_the_task_or_each_other_are_refused(changes, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        made(tiny("cmbpo", **changes))
+
+
+def test_what_needs_no_first_steps_may_end_with_them():
+    assert made(tiny("trpo", total_steps=200, policy__normalise=False)).env_steps == 0
+
+
+def test_an_update_takes_its_real_steps_and_counts_each_phase():
+    trainer = made(tiny("cmbpo"))
+    trainer.warm_up()
+    assert trainer.env_steps == steps(0)
+    row = trainer.step()
+    assert trainer.env_steps == steps(1)
+    assert (trainer.update, row[columns.UPDATE]) == (1, 1)
+    assert row[columns.ALPHA] == pytest.approx(REAL / trainer.settings.batch_size)
+    assert set(trainer.phases) == set(columns.PHASES)
+    within = sum(float(row[phase]) for phase in columns.PHASES)
+    assert within <= float(row[columns.UPDATE_SECONDS])
+
+
+def test_what_imagines_nothing_has_no_phases_of_a_model():
+    trainer = made(tiny("trpo", policy__normalise=False))
+    trainer.step()
+    assert set(trainer.phases) == set(columns.PHASES) - {columns.MODEL, columns.IMAGINE}
+
+
+def test_a_restored_trainer_goes_on_to_the_bit():
+    settings = tiny("trpo", policy__normalise=False)
+    one = made(settings)
+    one.step()
+    other = made(replace(settings, seed=9))
+    other.restore(one.state())
+    expected, found = one.step(), other.step()
+    for name, value in expected.items():
+        if not columns.is_time(name):
+            assert str(found[name]) == str(value), name
