@@ -58,6 +58,7 @@ def compiled_fast():
     jax.config.update("jax_disable_most_optimizations", False)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("compiled_fast")
 def test_cmbpo_finds_the_best_safe_policy_of_a_problem_of_many_steps(tmp_path):
     settings = tiny(
