@@ -11,6 +11,7 @@ from cmbpo.bench import algorithms
 from tests.tiny import tiny
 
 
+@pytest.mark.slow
 def test_the_parts_add_up_to_the_update():
     (row,) = algorithms.measure([tiny("trpo")], updates=2)
     assert row["algorithm"] == "trpo"

@@ -10,6 +10,7 @@ from cmbpo.networks import Policy
 from tests.tiny import tiny
 
 
+@pytest.mark.slow
 def test_every_phase_has_a_time_and_a_floor():
     rows, said = update.measure(tiny("cmbpo"), updates=2)
     assert said.startswith("100 real steps an update")

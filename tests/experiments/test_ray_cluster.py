@@ -122,6 +122,7 @@ def test_a_run_asks_for_no_more_than_a_node_has(address, tmp_path):
     assert "a run asks for 3 CPU; no node of the Ray cluster has more than 1" in done.stderr
 
 
+@pytest.mark.slow
 def test_runs_survive_the_death_of_a_worker_and_of_a_node(cluster, address, tmp_path):
     folders = [tmp_path / f"cpo-PointCircle/seed-00{seed}" for seed in range(2)]
     args = command(address, tmp_path, "--seeds", "2", "--total-steps", "24000")

@@ -153,6 +153,7 @@ def test_a_batch_is_imagined_with_what_it_says_of_itself(settings, policy, limit
     np.testing.assert_allclose(found.batch.cost_rate, mean, rtol=1e-5, atol=1e-7)
 
 
+@pytest.mark.slow
 def test_a_hidden_cost_is_never_asked_for(settings, policy, learned):
     now = model.set_limits(learned, policy, settings, Hidden(), jax.random.key(3))
     found = imagine(now, policy, settings, Hidden())

@@ -34,6 +34,7 @@ def found() -> dict[str, rows.Row]:
     return {"cmbpo": written("cmbpo"), "ppo-lag": written("ppo-lag"), "cpo": written("cpo", **two)}
 
 
+@pytest.mark.slow
 def test_every_column_that_is_written_is_listed(found):
     per_cost = [
         column.of(name) for column in PROGRESS if column.per_cost for name in ("cost", "far")
@@ -43,10 +44,12 @@ def test_every_column_that_is_written_is_listed(found):
     assert found["cpo"].keys() <= {*PROGRESS, *per_cost}
 
 
+@pytest.mark.slow
 def test_every_column_that_is_listed_is_written_by_some_algorithm(found):
     assert set(PROGRESS) == found["cmbpo"].keys() | found["ppo-lag"].keys()
 
 
+@pytest.mark.slow
 def test_of_several_costs_each_has_its_columns(found):
     row = found["cpo"]
     for column in PROGRESS:
@@ -56,6 +59,7 @@ def test_of_several_costs_each_has_its_columns(found):
     assert (row[columns.LIMIT.of("cost")], row[columns.LIMIT.of("far")]) == (5.0, 2.0)
 
 
+@pytest.mark.slow
 def test_a_row_holds_plain_numbers_and_words_with_the_times_last(found):
     for row in found.values():
         assert {type(value) for value in row.values()} <= {float, int, str}
