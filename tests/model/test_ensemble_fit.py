@@ -10,32 +10,14 @@ import numpy as np
 import pytest
 
 from cmbpo.data import archive as archives
-from cmbpo.data.archive import Archive
 from cmbpo.data.data_split import MOST_ROWS, is_held_out
 from cmbpo.model.ensemble_fit import FitConfig, FitState, fit_members, for_each_member
-from cmbpo.networks import Gaussian, Mlp
-from cmbpo.trajectory import Steps
+from cmbpo.networks import Mlp
+from tests.data.test_data_split import archive_of
 
 ROWS, CAPACITY, BATCH = 100, 128, 16
 FIT = FitConfig(batch_size=BATCH, patience=3)
-
-
-def archive_of(rows: int) -> Archive:
-    zeros, pairs = jnp.zeros(rows), jnp.zeros((rows, 2))
-    steps = Steps(
-        obs=pairs,
-        act=pairs,
-        next_obs=pairs,
-        reward=zeros,
-        cost=zeros[:, None],
-        terminated=zeros.astype(bool),
-        last=zeros.astype(bool),
-        valid=jnp.ones(rows, bool),
-    )
-    return archives.add(archives.empty(CAPACITY, 2, 2, 1), steps, Gaussian(pairs, pairs), 0)
-
-
-ARCHIVE = archive_of(ROWS)
+ARCHIVE = archive_of(ROWS, capacity=CAPACITY)
 HELD = np.asarray(is_held_out(ARCHIVE))
 LEARNED = ROWS - int(HELD.sum())
 STEPS = -(-LEARNED // BATCH)
