@@ -66,6 +66,11 @@ PREDICTED_CHANGE = Column(
     "cost a horizon",
     per_cost=True,
 )
+COST_SHARE = Column(
+    "Constraint/Share",
+    "φ: share of the step that has to lower the cost, of what the region holds (steered step)",
+    per_cost=True,
+)
 REAL_COST = Column(
     "Constraint/Real", "J_c of this update's real steps", "cost a horizon", per_cost=True
 )

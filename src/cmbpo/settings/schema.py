@@ -194,8 +194,9 @@ class TrustRegionSettings(Group):
 
     PREFIX = "trust_region."
 
-    step: Literal["cpo", "barrier"] = "cpo"
-    """CPO's step with its dual, or the barrier step with hysteresis (C-TRPO)."""
+    step: Literal["cpo", "barrier", "steered"] = "cpo"
+    """CPO's step with its dual, the barrier step with hysteresis (C-TRPO), or the steered step, of
+    which a controlled share lowers the cost: it holds the mean."""
     max_kl: Positive = 0.01
     """δ, the largest mean KL(π_new ‖ π_old) of one update."""
     fisher_share: Share = 1.0

@@ -269,7 +269,7 @@ class Trainer:
             self.learner.policy,
             self.learner.improvement,
             samples,
-            cost.used,
+            cost,
             target,
             key,
             settings=self.static,
