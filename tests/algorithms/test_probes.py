@@ -13,8 +13,8 @@ from jax.scipy.stats import norm
 
 from cmbpo.networks import Policy
 from cmbpo.policy import clipped
-from cmbpo.policy.lagrangian import adam_multiplier, ascend, control, penalise, pid_multiplier
 from cmbpo.policy.cost_control import no_cost_seen, steer
+from cmbpo.policy.lagrangian import adam_multiplier, ascend, control, penalise, pid_multiplier
 from cmbpo.policy.trust_region import (
     Region,
     barrier_step,

@@ -18,7 +18,7 @@ from cmbpo.policy.cost_control import (
 AIM = 9.0
 
 
-def steered(control, *, measured, spent, episodes=1.0, aim=AIM):
+def steered(control, *, measured, spent, episodes=1.0, aim: float | list[float] = AIM):
     as_costs = [jnp.atleast_1d(jnp.asarray(x, jnp.float32)) for x in (measured, spent, aim)]
     return steer(
         control,
@@ -41,7 +41,7 @@ def test_it_follows_its_formula():
 
 
 def test_nothing_is_integrated_before_a_cost_was_seen():
-    control = no_cost_seen(2)
+    control, share = no_cost_seen(2), jnp.zeros(2)
     for _ in range(200):
         control, share = steered(control, measured=[0.0, 3.0], spent=[0.0, 3.0], aim=[9.0, 9.0])
     assert control.integral[0] == pytest.approx(FIRST)
@@ -50,7 +50,7 @@ def test_nothing_is_integrated_before_a_cost_was_seen():
 
 
 def test_what_a_long_disaster_leaves_is_bounded_and_paid_off_in_time():
-    control = no_cost_seen(1)
+    control, share = no_cost_seen(1), jnp.zeros(1)
     for _ in range(500):
         control, share = steered(control, measured=1000.0, spent=1000.0)
     assert share[0] == 1.0
