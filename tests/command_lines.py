@@ -132,7 +132,7 @@ def attempt(words: list[str]) -> Outcome:
 def _noting(name: str, began: list[str]) -> Callable[..., Any]:
     def begin(*_: Any, **__: Any) -> Any:
         began.append(name)
-        return 0
+        return name == "cmbpo.envs.check.main"
 
     return begin
 
@@ -189,7 +189,7 @@ def _dotted(command: type, prefix: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def _is_positional(kind: Any) -> bool:
-    return tyro.conf.Positional[int].__metadata__[0] in getattr(kind, "__metadata__", ())
+    return typing.get_args(tyro.conf.Positional[int])[1] in getattr(kind, "__metadata__", ())
 
 
 def _plain(kind: Any) -> Any:
