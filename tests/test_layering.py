@@ -17,7 +17,8 @@ TESTS = Path(__file__).parent
 PACKAGES: dict[str, set[str]] = {
     "settings": set(),
     "columns": set(),
-    "interruption": set(),
+    "streams": set(),
+    "interruption": {"streams"},
     "networks": set(),
     "trajectory": set(),
     "normalisation": {"networks"},
@@ -33,7 +34,8 @@ PACKAGES: dict[str, set[str]] = {
     # a run
     "runs": {"settings", "columns"},
     "training": {
-        *("settings", "columns", "interruption", "networks", "trajectory", "normalisation"),
+        *("settings", "columns", "streams", "interruption", "networks", "trajectory"),
+        "normalisation",
         *("data", "policy", "model", "algorithms", "theory", "tasks", "envs", "runs"),
     },
     "evaluation": {"networks", "tasks", "envs", "runs"},
@@ -44,8 +46,8 @@ PACKAGES: dict[str, set[str]] = {
     "agent": {"settings", "networks", "envs", "runs", "training", "evaluation"},
     "__init__": {"settings", "tasks", "agent"},
     "cli": {
-        *("__init__", "settings", "theory", "tasks", "envs", "runs", "training", "evaluation"),
-        *("report", "experiments"),
+        *("__init__", "settings", "streams", "interruption", "theory", "tasks", "envs", "runs"),
+        *("training", "evaluation", "report", "experiments", "bench"),
     },
 }
 """Each package, or module of the root, and those that it may import."""
@@ -59,6 +61,7 @@ COVERING: dict[str, tuple[str, ...]] = {
         "algorithms/trpo_lagrangian.py",
     ),
     "experiments/test_drive.py": ("experiments/local.py",),
+    "test_cli.py": ("bench/commands.py", "envs/failures.py"),
     "report/test_report.py": (
         "report/appendix.py",
         "report/arms.py",

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Literal, cast
+from typing import Annotated, Literal
 
 import tyro
 
@@ -277,9 +277,7 @@ def experiment(args: list[str]) -> None:
 
 def bench(args: list[str]) -> None:
     """Measure speed."""
-    command = flags.parse(
-        cast(type, BenchCommand), args, "cmbpo bench", description="Measure speed."
-    )
+    command = flags.parse(BenchCommand, args, "cmbpo bench", description="Measure speed.")
     name = {BenchSimulator: "simulator", BenchAlgorithms: "algorithms", BenchUpdate: "update"}
     module = importlib.import_module(f"cmbpo.bench.{name[type(command)]}")
     module.main(**vars(command))

@@ -11,7 +11,6 @@ from typing import Any, TypeGuard
 PLAIN = {
     **{"…": "...", "–": "-", "−": "-", "×": "x", "·": ".", "≤": "<=", "→": "->"},
     **{"α": "alpha", "γ": "gamma", "λ": "lambda", "π": "pi", "σ": "sigma", "δ": "delta"},
-    **dict(zip("▁▂▃▄▅▆▇█", "12345678", strict=True)),
 }
 """What stands for a character where an output has no sign for it; `?` for any other."""
 
@@ -21,7 +20,6 @@ OUTPUT = "standard output"
 
 def prepare() -> None:
     """Let every character be printed, to outputs that may be ASCII's or closed."""
-    codecs.register_error("plain", _plain)
     for number in (0, 1, 2):
         try:
             os.fstat(number)
@@ -61,10 +59,18 @@ def _is_descriptor(stream: object, number: int) -> TypeGuard[io.TextIOWrapper]:
     return False
 
 
+def printable(text: str, encoding: str) -> str:
+    """The text with what an output of this encoding can show."""
+    return text.encode(encoding, "plain").decode(encoding)
+
+
 def _plain(error: UnicodeError) -> tuple[str, int]:
     assert isinstance(error, UnicodeEncodeError)
     unknown = error.object[error.start : error.end]
     return "".join(PLAIN.get(character, "?") for character in unknown), error.end
+
+
+codecs.register_error("plain", _plain)
 
 
 def go_silent(*streams: int) -> None:

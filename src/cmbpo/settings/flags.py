@@ -25,7 +25,7 @@ _numbers = ConstructorRegistry()
 
 
 def parse(
-    kind: type[C], args: Sequence[str], prog: str, *, default: C | None = None, **more: Any
+    kind: type[C] | Any, args: Sequence[str], prog: str, *, default: C | None = None, **more: Any
 ) -> C:
     """A command from its words; a whole number may be written as in `1e6`."""
     start = {} if default is None else {"default": default}

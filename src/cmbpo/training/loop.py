@@ -14,6 +14,7 @@ from cmbpo.networks import Policy
 from cmbpo.runs.curves import plot_run
 from cmbpo.runs.errors import NonFiniteError
 from cmbpo.runs.run_folder import Run
+from cmbpo.runs.tables import read_table
 from cmbpo.settings.registry import ALGORITHMS
 from cmbpo.settings.schema import TrainSettings
 from cmbpo.tasks.task import Task
@@ -75,7 +76,11 @@ def _loop(
 ) -> Policy:
     settings = trainer.settings
     title = f"{settings.algo} on {settings.env_id}, seed {settings.seed}"
-    with display.view(title, total_steps=settings.total_steps) as view:
+    so_far = display.rows(read_table(folder.progress.path)) if folder.progress.rows else ()
+    horizon = folder.config.get("horizon")
+    with display.view(
+        title, total_steps=settings.total_steps, horizon=horizon, so_far=so_far
+    ) as view:
         view.say(f"run folder: {folder.folder}")
         if trainer.env_steps == 0 and not interrupted:
             if settings.first_episode is not None:
