@@ -83,7 +83,7 @@ def read_config(place: Path) -> dict[str, Any]:
         config = json.loads(path.read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):
         raise RunError(f"{place} is no run folder: it has no config.json") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise RunError(f"{path} is not readable as JSON: {error}") from error
     if not isinstance(config, dict):
         raise RunError(f"{path} holds no settings")

@@ -81,7 +81,8 @@ def _mirror(group: Any, algo: str, prefix: str, name: str) -> type:
         if dataclasses.is_dataclass(kind):
             inner = _mirror(value, algo, f"{setting}.", type(value).__name__)
             if dataclasses.fields(inner):
-                fields.append((setting, inner, field(default=inner())))
+                told = Annotated[inner, tyro.conf.arg(help=inner.__doc__)]
+                fields.append((setting, told, field(default=inner())))
         elif reads(algo, prefix + setting):
             told = Annotated[kind, tyro.conf.arg(help=texts[setting])]
             fields.append((setting, told, field(default=value)))

@@ -18,7 +18,7 @@ from cmbpo.runs.tables import read_table
 from cmbpo.settings.registry import ALGORITHMS
 from cmbpo.settings.schema import TrainSettings
 from cmbpo.tasks.task import Task
-from cmbpo.training import device, display
+from cmbpo.training import device, display, memory
 from cmbpo.training.protocol import RunInProgress
 
 Callback = Callable[[Mapping[str, Any]], None]
@@ -67,6 +67,7 @@ def with_limits(settings: TrainSettings, task: Task) -> TrainSettings:
 
 def make_trainer(settings: TrainSettings, task: Task) -> RunInProgress:
     """What the row of the algorithm says makes an update."""
+    memory.require(settings, task)
     module, _, name = ALGORITHMS[settings.algo].trainer.partition(":")
     return getattr(importlib.import_module(module), name)(settings, task)
 
