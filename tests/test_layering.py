@@ -61,7 +61,7 @@ COVERING: dict[str, tuple[str, ...]] = {
         "algorithms/trpo_lagrangian.py",
     ),
     "experiments/test_drive.py": ("experiments/local.py",),
-    "test_cli.py": ("bench/commands.py", "envs/failures.py"),
+    "test_cli.py": ("__main__.py", "bench/commands.py", "envs/failures.py"),
     "report/test_report.py": (
         "report/appendix.py",
         "report/arms.py",

@@ -347,7 +347,7 @@ def usage() -> str:
 
 
 def main() -> None:
-    """Entry point of the `cmbpo` command: a user's mistake is one sentence, no traceback."""
+    """What the words of the command line ask for: a user's mistake is one sentence."""
     streams.prepare()
     args = sys.argv[1:]
     command = f"cmbpo {args[0]}" if args and args[0] in COMMANDS else "cmbpo"

@@ -33,7 +33,7 @@ def write_config(folder: Path, settings: TrainSettings, extra: Mapping[str, Any]
 
 def _program() -> str:
     name = Path(sys.argv[0]).name
-    return "cmbpo" if name == "cli.py" else name
+    return "cmbpo" if name in ("cli.py", "__main__.py") else name
 
 
 def rewrite_config(folder: Path, config: Mapping[str, Any]) -> None:
