@@ -336,7 +336,8 @@ def test_ctrl_c_while_it_starts_is_quiet(after, tmp_path):
         time.sleep(after)
         process.send_signal(signal.SIGINT)
         _, said = process.communicate(timeout=100)
-    assert process.returncode == 130
+    # To a shell, a process that a signal killed and one that ends with 130 are the same.
+    assert process.returncode in (130, -signal.SIGINT)
     assert said in ("", "finishing this update; again to stop at once\n")
 
 
