@@ -23,6 +23,7 @@ def train(args: list[str]) -> None:
     for name, default in (("algo", None), ("env-id", None), ("preset", None), ("config", None)):
         first.add_argument(f"--{name}", f"--{name.replace('-', '_')}", default=default)
     first.add_argument("--resume")
+    first.add_argument("--start-anew", "--start_anew", action="store_true")
     first.add_argument("--total-steps", "--total_steps", type=int)
     chosen, others = first.parse_known_args(args)
     if chosen.resume is not None:
@@ -48,12 +49,12 @@ def _resume(chosen: argparse.Namespace, others: list[str]) -> None:
     if extra := [*given, *(word for word in others if word.startswith("-"))]:
         raise ValueError(
             f"{extra[0]} cannot be given with --resume, which goes on with the run's own settings;"
-            " allowed: --total-steps"
+            " allowed: --total-steps and --start-anew"
         )
 
     from cmbpo.training import loop
 
-    loop.resume(Path(chosen.resume), total_steps=chosen.total_steps)
+    loop.resume(Path(chosen.resume), total_steps=chosen.total_steps, start_anew=chosen.start_anew)
 
 
 def _from_preset(chosen: argparse.Namespace) -> TrainSettings:
@@ -385,7 +386,7 @@ def main() -> None:
     except BrokenPipeError:
         sys.stderr.close()
     except (ValueError, FileNotFoundError) as mistake:
-        sys.exit(f"cmbpo {args[0]}: {mistake}")
+        sys.exit("\n".join([f"cmbpo {args[0]}: {mistake}", *getattr(mistake, "__notes__", ())]))
     except OSError as trouble:
         sys.exit(f"cmbpo {args[0]}: {trouble.filename or 'a file'}: {trouble.strerror or trouble}")
     except KeyboardInterrupt:

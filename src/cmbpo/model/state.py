@@ -124,8 +124,8 @@ def start(
     )
 
 
-# The archive is the largest thing in memory: it is donated, so that rows are written in place.
-@partial(jax.jit, donate_argnames="archive")
+# Nothing is donated: the last whole update stays at hand, to be saved if the next one fails.
+@jax.jit
 def _add(archive: Archive, real: Steps, policy: Policy, epoch: Int[Array, ""]) -> Archive:
     rows = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), real)
     behaviour = jax.vmap(policy)(rows.obs)
@@ -139,7 +139,7 @@ def remember(model: Model, real: Steps, policy: Policy, epoch: int) -> Model:
     return replace(model, archive=archive, fresh=fresh)
 
 
-@partial(jax.jit, static_argnames="settings", donate_argnames=("learned", "opt_states"))
+@partial(jax.jit, static_argnames="settings")
 def _fit(
     learned: tuple[Ensemble, CostModel | None],
     opt_states: tuple[PyTree, PyTree],

@@ -15,7 +15,10 @@ NO_SETTINGS = ("resume", "config")
 """Flags that say where settings come from."""
 
 _FROM_FILE = "A run's config.json to repeat, with its settings; other flags change single ones."
-_RESUME = "Run folder to go on with, with its own settings; a larger --total-steps is allowed."
+_RESUME = (
+    "Run folder to go on with, with its own settings; a larger --total-steps is allowed, and"
+    " --start-anew where its checkpoints are lost."
+)
 
 
 def command(start: TrainSettings) -> type:

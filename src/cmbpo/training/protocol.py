@@ -48,7 +48,7 @@ class RunInProgress(Protocol):
         ...
 
     def state(self) -> dict[str, Any]:
-        """All that the rest of the run depends on, as a pytree."""
+        """All that the rest of the run depends on, as a pytree that no later update changes."""
         ...
 
     def restore(self, state: dict[str, Any]) -> None:

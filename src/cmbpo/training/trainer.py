@@ -111,7 +111,9 @@ class Trainer:
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from what `state` returned."""
         self.learner = state["learner"]
-        self.real.restore(state)
+        # Before the first step every copy stands where a new one does, also if it has no memory.
+        if state["ledger"]["env_steps"] > 0:
+            self.real.restore(state)
         self.update = int(state["update"])
         self.seconds = float(state["seconds"])
         self.prediction = Prediction(**state["prediction"])
