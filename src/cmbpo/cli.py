@@ -327,6 +327,25 @@ def bound(args: list[str]) -> None:
 
 
 @dataclass(frozen=True)
+class VerifyCommand:
+    """Examine a run folder: its settings, every checkpoint, the best policy and every line of its
+    records. The exit status is 0 if all of it is as it was written."""
+
+    run: Annotated[str, tyro.conf.Positional]
+    """Run folder."""
+
+
+def verify(args: list[str]) -> None:
+    """Examine a run folder for damage."""
+    command = tyro.cli(VerifyCommand, args=args, prog="cmbpo verify")
+
+    from cmbpo.runs import verify as verifying
+
+    if not verifying.main(Path(command.run)):
+        sys.exit(1)
+
+
+@dataclass(frozen=True)
 class ReportCommand:
     """Make one page of many runs: learning curves, Table I, safety, the model and its promises."""
 
@@ -350,6 +369,7 @@ COMMANDS = {
     "evaluate": evaluate,
     "report": report,
     "export": export,
+    "verify": verify,
     "check": check,
     "experiment": experiment,
     "tasks": tasks,

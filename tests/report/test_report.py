@@ -299,6 +299,19 @@ def test_a_torn_last_row_and_a_torn_archive_do_no_harm(tmp_path, suffix, compres
     assert "cannot be shown" in words([torn])
 
 
+def test_a_row_that_is_not_as_it_was_written_is_left_out_and_said(tmp_path):
+    folder = fake(tmp_path / "run", ant(), episodes=30)
+    path = folder / "episodes.csv"
+    lines = path.read_text().splitlines(keepends=True)
+    lines[5] = lines[5].replace(",1000,", ",1001,")
+    path.write_text("".join(lines))
+    shown = collect([folder])
+    assert len(shown.runs[0].episodes["env_steps"]) == 29
+    assert shown.notices == [
+        "run: 1 row of episodes.csv is damaged and left out; cmbpo verify names the lines."
+    ]
+
+
 def test_a_cut_number_is_no_word(tmp_path):
     torn = fake(tmp_path / "torn", ant(), episodes=30)
     with (torn / "episodes.csv").open("a") as file:

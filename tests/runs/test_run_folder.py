@@ -240,10 +240,13 @@ def test_nothing_is_written_through_a_link(settings, name, tmp_path):
     assert precious.read_text() == "precious"
 
 
+FACTS = {"update": 7, "env_steps": 700, "return": 1.5, "cost": [0.5]}
+
+
 def test_the_best_policy_is_a_file_of_its_own(run, settings):
     with pytest.raises(RunError, match=r"has no best\.npz: no update has kept the limits"):
         run.load_best(np.zeros(3))
-    run.save_best(np.ones(3), {"update": 7, "return": 1.5})
+    run.save_best(np.ones(3), FACTS)
     found = Run.open(run.folder).load_best(np.zeros(3))
     np.testing.assert_array_equal(found.state, np.ones(3))
     assert found.notes["return"] == 1.5

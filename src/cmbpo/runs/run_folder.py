@@ -17,7 +17,7 @@ import numpy as np
 from cmbpo import columns
 from cmbpo.runs import identity
 from cmbpo.runs.array_file import write_whole
-from cmbpo.runs.checkpoint import Checkpoint, load, save, to_arrays
+from cmbpo.runs.checkpoint import Checkpoint, load, read_notes, save, to_arrays
 from cmbpo.runs.config import read_config, rewrite_config, settings_from_json, write_config
 from cmbpo.runs.errors import DamagedError, RunError
 from cmbpo.runs.events import Events
@@ -30,6 +30,9 @@ KEPT = 2
 """Checkpoints that a run keeps: the newest good ones, should the last be damaged."""
 BEST = "best.npz"
 """File of the best policy within the limits."""
+FACTS = {"update": int, "env_steps": int, "return": float, "cost": list}
+"""What is noted of it: the update that it acted in, and what its newest episodes earned and cost
+(per horizon, each of the costs)."""
 
 
 class Run:
@@ -229,8 +232,26 @@ class Run:
         if not path.exists():
             raise RunError(f"{self.folder} has no {BEST}: no update has kept the limits so far")
         found = load(path, template, under="learner/policy")
-        identity.require(found.notes, self.config, self.settings, path)
+        self._require_best(found.notes)
         return found
+
+    def notes_of(self, checkpoint: Path) -> dict[str, Any]:
+        """The notes of a checkpoint, once it is found whole and this run's own."""
+        notes = read_notes(checkpoint)
+        self._require_ours(notes, checkpoint)
+        return notes
+
+    def notes_of_best(self) -> dict[str, Any]:
+        """The notes of the best policy, once it is found whole and this run's own."""
+        notes = read_notes(self.folder / BEST)
+        self._require_best(notes)
+        return notes
+
+    def _require_best(self, notes: Mapping[str, Any]) -> None:
+        path = self.folder / BEST
+        identity.require(notes, self.config, self.settings, path)
+        if not all(isinstance(notes.get(n), kind) for n, kind in FACTS.items()):
+            raise DamagedError(f"{path} is no best policy of a run: its notes do not say how good")
 
     def save_offending(self, batch: Any, update: int) -> Path:
         """Write the batch that made a quantity non-finite to `nonfinite-<update>.npz`."""

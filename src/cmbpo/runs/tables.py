@@ -239,7 +239,7 @@ def _parsed(data: bytes) -> tuple[list[str], Iterator[Line]]:
 
 def _lines(header: list[str], raw: Iterable[bytes]) -> Iterator[Line]:
     place = header.index(CHECK) if CHECK in header else None
-    last = ""
+    last: str | None = ""  # unknown after a line that is damaged
     for number, text in enumerate(raw, start=2):
         if not text.strip():
             continue
@@ -247,10 +247,12 @@ def _lines(header: list[str], raw: Iterable[bytes]) -> Iterator[Line]:
         cells = _cells(text)
         whole, follows = len(cells) == len(header), True
         if whole and place is not None and cells[place]:
-            own, _, chain = check(header, cells, after=last).partition("-")
+            own, _, chain = check(header, cells, after=last or "").partition("-")
             noted, _, noted_chain = cells[place].partition("-")
-            whole, follows = own == noted, chain == noted_chain
+            whole, follows = own == noted, last is None or chain == noted_chain
             last = cells[place]
+        if not whole:
+            last = None
         yield Line(number, cells, text, whole, follows)
 
 
