@@ -3,7 +3,6 @@
 from typing import Any, NamedTuple
 
 from cmbpo.envs.find import IN_PYTHON
-from cmbpo.runs.errors import RunError
 from cmbpo.runs.run_folder import Run
 from cmbpo.training.best import Best
 from cmbpo.training.protocol import RunInProgress
@@ -21,7 +20,8 @@ class Whole(NamedTuple):
 class Keeper:
     """Holds the last whole update of a run, and saves it when asked, or when the next one fails.
 
-    Arrays of JAX never change, and of the rest a state has copies: to hold one costs nothing.
+    Arrays of JAX never change, and of the rest a state has copies: to hold one costs nothing. What
+    an update writes over, the trainer puts back.
     """
 
     def __init__(self, trainer: RunInProgress, folder: Run):
@@ -75,8 +75,11 @@ class Keeper:
         """Save the last whole update on the way out, and add to the failure how to go on."""
         lost = ""
         try:
+            if self._whole is not None and self._whole.update != self._saved:
+                state = self._trainer.as_it_was(self._whole.state)
+                self._whole = self._whole._replace(state=state)
             self.save()
-        except RunError as error:
+        except Exception as error:  # whatever it is, the failure itself is what has to be said
             lost = f"the last whole update is lost: {error}; "
         if self._saved < 0:
             return
