@@ -29,6 +29,8 @@ def train(args: list[str]) -> None:
     if chosen.resume is not None:
         _resume(chosen, others)
         return
+    if chosen.start_anew:
+        raise ValueError("--start-anew is given without --resume, the run folder to start anew in")
     start = _from_file(chosen) if chosen.config else _from_preset(chosen)
     _require_read(others, start.algo)
     kind = flags.command(start)
