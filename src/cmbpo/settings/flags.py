@@ -14,11 +14,12 @@ from cmbpo.settings.ranges import kinds
 from cmbpo.settings.registry import reads
 from cmbpo.settings.schema import TrainSettings
 
-NO_SETTINGS = ("resume", "config")
+NO_SETTINGS = ("resume", "start_anew", "config")
 """Flags that say where settings come from."""
 
 _FROM_FILE = "A run's config.json to repeat, with its settings; other flags change single ones."
 _RESUME = "Run folder to go on with, with its own settings; a larger --total-steps is allowed."
+_START_ANEW = "With --resume: from the first step, with the old records and checkpoints set aside."
 
 C = TypeVar("C")
 _numbers = ConstructorRegistry()
@@ -66,6 +67,7 @@ def command(start: TrainSettings) -> type:
     kind = _mirror(start, start.algo, "", "TrainCommand")
     extra = [
         ("resume", Annotated[str | None, tyro.conf.arg(help=_RESUME)], field(default=None)),
+        ("start_anew", Annotated[bool, tyro.conf.arg(help=_START_ANEW)], field(default=False)),
         ("config", Annotated[str | None, tyro.conf.arg(help=_FROM_FILE)], field(default=None)),
     ]
     whole = make_dataclass("TrainCommand", extra, bases=(kind,), frozen=True, kw_only=True)
