@@ -16,7 +16,7 @@ from cmbpo.report import packed
 from cmbpo.report.arms import ArmRuns, arms
 from cmbpo.report.recorded import Recorded
 from cmbpo.runs.config import read_config
-from cmbpo.runs.tables import read_table
+from cmbpo.runs.tables import examine
 from cmbpo.settings.registry import TASKS
 
 SET_ASIDE = "tuning"
@@ -117,11 +117,12 @@ def _left_out(path: Path, name: str) -> str:
 
 
 def _read_into(shown: Collection, folder: Path, name: str) -> None:
+    damage: list[str] = []
     try:
         config = read_config(folder)
         if not isinstance(config.get("settings"), dict):
             raise ValueError("its config.json holds no settings")
-        run = Recorded(name, config, _table(folder, "episodes"), _table(folder, "progress"))
+        run = Recorded(name, config, *_tables(folder, damage))
         _require(run.progress, _PROGRESS, "update")
         _require(run.episodes, columns.EPISODES, "episode")
     except (OSError, EOFError, ValueError, zlib.error, csv.Error) as error:
@@ -129,6 +130,7 @@ def _read_into(shown: Collection, folder: Path, name: str) -> None:
         shown.notices.append(f"{name} cannot be shown: {reason}.")
         return
     shown.runs.append(run)
+    shown.notices.extend(f"{name}: {sentence}" for sentence in damage)
 
 
 def _require(table: dict[str, np.ndarray], names: Sequence[str], what: str) -> None:
@@ -139,14 +141,24 @@ def _require(table: dict[str, np.ndarray], names: Sequence[str], what: str) -> N
             raise ValueError(f"its {what}s have no column {name!r}")
 
 
-def _table(folder: Path, name: str) -> dict[str, np.ndarray]:
+def _tables(folder: Path, damage: list[str]) -> Iterator[dict[str, np.ndarray]]:
+    yield _table(folder, "episodes", damage)
+    yield _table(folder, "progress", damage)
+
+
+def _table(folder: Path, name: str, damage: list[str]) -> dict[str, np.ndarray]:
     """A table of a run, compressed or not, without rows whose first column is torn; or nothing."""
     paths = [folder / f"{name}.csv{packed}" for packed in ("", ".gz", ".xz")]
     path = next((path for path in paths if path.exists()), None)
     if path is None:
         return {}
-    cells = read_table(path)
-    numbers = {n: x if x.dtype == float else _numbers(x) for n, x in cells.items()}
+    found = examine(path)
+    if rows := len(found.damaged):
+        left_out = f"{_count(rows, 'row')} of {path.name} {'is' if rows == 1 else 'are'} damaged"
+        damage.append(f"{left_out} and left out; cmbpo verify names the lines.")
+    if found.gaps:
+        damage.append(f"rows of {path.name} are missing, repeated or moved; see cmbpo verify.")
+    numbers = {n: x if x.dtype == float else _numbers(x) for n, x in found.columns.items()}
     if not numbers:
         return {}
     whole = np.isfinite(next(iter(numbers.values())))

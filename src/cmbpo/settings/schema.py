@@ -20,7 +20,7 @@ from cmbpo.settings.ranges import (
     Share,
     Widths,
 )
-from cmbpo.settings.registry import algorithm_name
+from cmbpo.settings.registry import algorithm_name, preset_names
 
 BOOKKEEPING = ("total_steps", "log_dir", "device", "checkpoint_every", "wandb")
 """Settings that change nothing of what is learned up to a step: how long, where, and how noted."""
@@ -307,9 +307,12 @@ class TrainSettings(Group):
     lagrangian: LagrangianSettings = LagrangianSettings()
 
     def __post_init__(self) -> None:
-        """Check the values; the algorithm must be one that there is."""
+        """Check the values; the algorithm and the preset must be such that there are."""
         super().__post_init__()
-        algorithm_name(self.algo)
+        name = algorithm_name(self.algo)
+        _require(self.algo == name, "algo", self.algo, name)
+        presets = preset_names(name)
+        _require(self.preset in presets, "preset", self.preset, ", ".join(presets))
 
     def for_programs(self) -> "TrainSettings":
         """These settings without those that no compiled program depends on.
