@@ -117,7 +117,8 @@ def test_what_a_failure_adds_stands_after_it(monkeypatch):
         raise error
 
     monkeypatch.setattr(loop, "run", fail)
-    assert refused(monkeypatch, "train") == "cmbpo train: motor 3\nstands at update 6"
+    with pytest.raises(SystemExit, match=r"^cmbpo train: motor 3\nstands at update 6$"):
+        cmbpo(monkeypatch, "train")
 
 
 def test_a_config_that_is_none_is_named(monkeypatch, tmp_path):
