@@ -9,7 +9,7 @@ import pytest
 from cmbpo import cli
 from cmbpo.runs.run_folder import Run
 from cmbpo.runs.verify import findings, main
-from tests.runs.stand_in import trained
+from tests.runs.stand_in import row, trained
 
 
 @pytest.fixture
@@ -82,6 +82,15 @@ def test_what_is_changed_is_found(folder, damage, sentences):
     assert len(found) == len(sentences)
     for sentence, expected in zip(found, sentences, strict=True):
         assert expected in sentence
+
+
+def test_an_update_that_was_recorded_twice_is_found(settings):
+    with Run.create(settings) as run:
+        trained(run, range(1, 5))
+        run.record(row(4))
+    assert damaged(run.folder) == [
+        "progress.csv: TotalEnvSteps does not grow from row to row: updates are repeated"
+    ]
 
 
 def test_rows_cut_off_are_found(folder):

@@ -5,8 +5,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+import numpy as np
 from rich.console import Console
 
+from cmbpo import columns
 from cmbpo.runs.errors import RunError
 from cmbpo.runs.run_folder import BEST, Run
 from cmbpo.runs.tables import CsvTable, Table, examine
@@ -88,6 +90,9 @@ def _wrong(run: Run, table: CsvTable, found: Table, mark: Mapping[str, Any]) -> 
         yield f"rows are missing, repeated or moved before {_lines(found.gaps)}"
     if not found.checked and found.columns and run.config.get("id"):
         yield "its first line is not as written: the checks of the rows are not found"
+    steps = found.columns.get(columns.ENV_STEPS, np.zeros(0))
+    if steps.dtype != float or (np.diff(steps) <= 0).any():
+        yield f"{columns.ENV_STEPS} does not grow from row to row: updates are repeated"
     if table.rows < mark["rows"] and not found.damaged:
         yield f"{table.rows} rows, but the newest checkpoint noted {mark['rows']}"
 
