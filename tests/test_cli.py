@@ -89,17 +89,18 @@ def test_settings_out_of_range_are_refused(monkeypatch):
 def test_with_resume_nothing_but_the_total_steps_may_be_given(words, monkeypatch):
     said = refused(monkeypatch, "train", "--resume", "/nowhere", *words)
     assert said.startswith(f"cmbpo train: {words[0]} cannot be given with --resume")
-    assert said.endswith("allowed: --total-steps")
+    assert said.endswith("allowed: --total-steps, --trust")
 
 
 def test_resume_goes_on_with_the_folder_and_the_steps_that_are_given(monkeypatch, tmp_path):
     asked = []
     monkeypatch.setattr(
-        loop, "resume", lambda folder, total_steps: asked.append((folder, total_steps))
+        loop, "resume", lambda *args, **flags: asked.append((*args, *flags.values()))
     )
     cmbpo(monkeypatch, "train", "--resume", str(tmp_path))
     cmbpo(monkeypatch, "train", "--total-steps", "900", "--resume", str(tmp_path))
-    assert asked == [(tmp_path, None), (tmp_path, 900)]
+    cmbpo(monkeypatch, "train", "--trust", "--resume", str(tmp_path))
+    assert asked == [(tmp_path, None, False), (tmp_path, 900, False), (tmp_path, None, True)]
 
 
 def test_a_config_that_is_none_is_named(monkeypatch, tmp_path):

@@ -15,6 +15,7 @@ import tyro
 from cmbpo import __version__
 from cmbpo.settings import aliases, flags, overrides, presets, registry
 from cmbpo.settings.schema import EnvSettings, TrainSettings
+from cmbpo.settings.trust import require_for_training
 
 
 def train(args: list[str]) -> None:
@@ -23,6 +24,7 @@ def train(args: list[str]) -> None:
     for name, default in (("algo", None), ("env-id", None), ("preset", None), ("config", None)):
         first.add_argument(f"--{name}", f"--{name.replace('-', '_')}", default=default)
     first.add_argument("--resume")
+    first.add_argument("--trust", action="store_true")
     first.add_argument("--total-steps", "--total_steps", type=int)
     chosen, others = first.parse_known_args(args)
     if chosen.resume is not None:
@@ -48,12 +50,12 @@ def _resume(chosen: argparse.Namespace, others: list[str]) -> None:
     if extra := [*given, *(word for word in others if word.startswith("-"))]:
         raise ValueError(
             f"{extra[0]} cannot be given with --resume, which goes on with the run's own settings;"
-            " allowed: --total-steps"
+            " allowed: --total-steps, --trust"
         )
 
     from cmbpo.training import loop
 
-    loop.resume(Path(chosen.resume), total_steps=chosen.total_steps)
+    loop.resume(Path(chosen.resume), total_steps=chosen.total_steps, trusted=chosen.trust)
 
 
 def _from_preset(chosen: argparse.Namespace) -> TrainSettings:
@@ -68,6 +70,8 @@ def _from_file(chosen: argparse.Namespace) -> TrainSettings:
 
     path = Path(chosen.config)
     settings = settings_from_json(read_config(path), where=str(path))
+    if not chosen.trust:
+        require_for_training(settings)
     if chosen.algo is not None and registry.algorithm_name(chosen.algo) != settings.algo:
         raise ValueError(f"--algo is {chosen.algo!r}; allowed with {path}: {settings.algo}")
     for name in ("env_id", "preset"):
@@ -106,6 +110,10 @@ class EvaluateCommand:
     """Seed of the episodes; far from those of training."""
     video: str | None = None
     """File (.mp4 or .gif) for a film of one deterministic episode."""
+    best: bool = False
+    """Take the policy that earned most within the limit instead of the newest."""
+    trust: bool = False
+    """Import the module that the run names: its code runs on this computer."""
 
 
 def evaluate(args: list[str]) -> None:
@@ -119,6 +127,8 @@ def evaluate(args: list[str]) -> None:
         episodes=command.episodes,
         seed=command.seed,
         video=None if command.video is None else Path(command.video),
+        best=command.best,
+        trusted=command.trust,
     )
 
 
@@ -131,6 +141,10 @@ class ExportCommand:
     """Run folder."""
     file: Annotated[str, tyro.conf.Positional]
     """File to write, as in policy.npz; numpy_policy.py, which reads it, is put beside it."""
+    best: bool = False
+    """Take the policy that earned most within the limit instead of the newest."""
+    trust: bool = False
+    """Import the module that the run names: its code runs on this computer."""
 
 
 def export(args: list[str]) -> None:
@@ -139,7 +153,12 @@ def export(args: list[str]) -> None:
 
     from cmbpo.evaluation import export as exporting
 
-    exporting.main(Path(command.run), Path(command.file))
+    exporting.main(
+        Path(command.run),
+        Path(command.file),
+        best=command.best,
+        trusted=command.trust,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -39,7 +39,7 @@ def test_an_environment_handed_over_is_a_task_with_the_limits_and_name_of_the_ru
 )
 def test_an_environment_that_cannot_be_found_is_named(env_id, limit, sentence):
     with pytest.raises(ValueError, match=sentence):
-        find_task(TrainSettings(env_id=env_id, cost_limit=(limit,)))
+        find_task(TrainSettings(env_id=env_id, cost_limit=(limit,)), trusted=True)
 
 
 @pytest.mark.parametrize("limit", [None, (1.0, 2.0)])

@@ -10,14 +10,18 @@ from cmbpo.envs.adapter import Environment, maker
 from cmbpo.envs.custom_task import CustomTask
 from cmbpo.settings.registry import is_built_in
 from cmbpo.settings.schema import EnvSettings, TrainSettings
+from cmbpo.settings.trust import IN_PYTHON, require_for_acting
 from cmbpo.tasks.task import Task
 
-IN_PYTHON = "python:"
-"""What the `env_id` of a run begins with whose environment was handed over in Python."""
 
+def find_task(
+    settings: TrainSettings, env: Environment | None = None, *, trusted: bool = False
+) -> Task:
+    """The task of a run: one of this package, or one made of the user's environment.
 
-def find_task(settings: TrainSettings, env: Environment | None = None) -> Task:
-    """The task of a run: one of this package, or one made of the user's environment."""
+    Only settings that are `trusted`, being the user's own words or those of a run folder that the
+    user trusts, have a module imported because they name it.
+    """
     if env is None and is_built_in(settings.env_id):
         for field in fields(EnvSettings):
             if (value := getattr(settings.env, field.name)) != field.default:
@@ -32,6 +36,8 @@ def find_task(settings: TrainSettings, env: Environment | None = None) -> Task:
             f"the environment of this run, {name}, was made in Python; hand it over again, as in"
             " cmbpo.load(run, env=…)"
         )
+    if env is None and not trusted:
+        require_for_acting(settings)
     limits, costs = settings.cost_limit, settings.env.cost_key
     task = CustomTask(
         maker(settings.env_id if env is None else env),

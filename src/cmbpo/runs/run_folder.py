@@ -146,6 +146,13 @@ class Run:
             raise RunError(f"{self.folder} has no checkpoint yet")
         return checkpoint.state
 
+    def load_best(self, template: Any) -> Any:
+        """The policy that earned most within the limit."""
+        path = self.folder / "best.npz"
+        if not path.exists():
+            raise RunError(f"{self.folder} has no best policy: none was within the limit yet")
+        return load(path, template, under="policy").state
+
     def restore(self, template: Any) -> Any | None:
         """The state to go on from, or None to start anew; the records are cut back to it."""
         self._require_training()

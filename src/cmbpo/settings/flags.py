@@ -11,11 +11,14 @@ from cmbpo.settings.ranges import kinds
 from cmbpo.settings.registry import reads
 from cmbpo.settings.schema import TrainSettings
 
-NO_SETTINGS = ("resume", "config")
+NO_SETTINGS = ("resume", "config", "trust")
 """Flags that say where settings come from."""
 
 _FROM_FILE = "A run's config.json to repeat, with its settings; other flags change single ones."
 _RESUME = "Run folder to go on with, with its own settings; a larger --total-steps is allowed."
+_TRUST = (
+    "Let the run of --resume, or the settings of --config, import, read and send what they name."
+)
 
 
 def command(start: TrainSettings) -> type:
@@ -24,6 +27,7 @@ def command(start: TrainSettings) -> type:
     extra = [
         ("resume", Annotated[str | None, tyro.conf.arg(help=_RESUME)], field(default=None)),
         ("config", Annotated[str | None, tyro.conf.arg(help=_FROM_FILE)], field(default=None)),
+        ("trust", Annotated[bool, tyro.conf.arg(help=_TRUST)], field(default=False)),
     ]
     whole = make_dataclass("TrainCommand", extra, bases=(kind,), frozen=True, kw_only=True)
     whole.__doc__ = "Train a policy. Settings start from the preset of the algorithm and the task."
