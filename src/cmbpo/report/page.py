@@ -64,9 +64,10 @@ def _header(shown: Collection, titles: Sequence[str]) -> str:
 
 
 def _notices(shown: Collection) -> str:
-    if not shown.notices and not shown.unfinished:
+    sentences = [*shown.left_out, *shown.notices]
+    if not sentences and not shown.unfinished:
         return ""
-    items = "".join(f"<li>{escape(notice)}</li>" for notice in shown.notices)
+    items = "".join(f"<li>{escape(sentence)}</li>" for sentence in sentences)
     said = f"<ul>{items}</ul>" if items else ""
     return f"<aside><h2>About these folders</h2>{said}{_unfinished(shown)}</aside>"
 
