@@ -28,8 +28,9 @@ def require(run: Recorded) -> None:
     """Refuse a run whose settings or steps cannot be."""
     _require_settings(run)
     for name, kind in (("versions", dict), ("command", list)):
-        if not isinstance(run.config.get(name) or kind(), kind):
-            raise ValueError(f"its {name} in config.json are {_short(run.config[name])}")
+        if not isinstance(value := run.config.get(name, kind()), kind):
+            wanted = "a list" if kind is list else "names with values"
+            raise ValueError(f"its {name} is {_short(value)}; allowed: {wanted}")
     _require_ascending(run.progress[columns.ENV_STEPS], "updates")
     _require_ascending(run.episodes[columns.EPISODE_ENV_STEPS], "episodes")
     shortest = run.episodes[columns.EPISODE_LENGTH].min()
