@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from cmbpo.envs.adapter import Environment
 from cmbpo.envs.find import find_task, name_of
@@ -68,13 +69,21 @@ class Agent:
         self.folder, self.policy = loop.run(self.settings, callbacks=callbacks, env=self._env)
         return self
 
-    def predict(self, obs: np.ndarray, deterministic: bool = True) -> np.ndarray:
+    def predict(self, obs: ArrayLike, deterministic: bool = True) -> np.ndarray:
         """The action for one observation, or the actions for a batch, as the environment takes it.
 
         It is within the bounds of the action space, in its units.
         """
+        policy = self._trained()
+        seen, length = np.asarray(obs, float), len(self.task.obs_names)
+        if seen.shape[-1:] != (length,) or not np.isfinite(seen).all():
+            raise ValueError(
+                f"the observation has the shape {seen.shape} and"
+                f" {np.count_nonzero(~np.isfinite(seen))} numbers that are not finite; allowed:"
+                f" {length} finite numbers, or rows of so many"
+            )
         seed = int(self._random.integers(2**31))
-        act = evaluation.act(self._trained(), np.asarray(obs), deterministic, seed)
+        act = evaluation.act(policy, seen, deterministic, seed)
         return self.task.in_units(act)
 
     def evaluate(self, episodes: int = 20, seed: int = 1_000_000) -> "evaluation.Evaluation":

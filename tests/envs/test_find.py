@@ -49,6 +49,11 @@ def test_every_cost_needs_its_limit(limit):
         find_task(settings, lambda: limited(Cart))
 
 
+def test_a_task_of_this_package_takes_as_many_limits_as_it_has_costs():
+    with pytest.raises(ValueError, match=r"cost_limit is \(1.0, 2.0\).*PointCircle-v0.*each cost"):
+        find_task(replace(preset("cpo", "PointCircle"), cost_limit=(1.0, 2.0)))
+
+
 @pytest.mark.parametrize("changes", [{"cost_key": ("foo",)}, {"horizon": 50}])
 def test_what_is_for_own_environments_is_refused_on_a_task_of_this_package(changes):
     settings = replace(preset("cpo", "PointCircle"), env=EnvSettings(**changes))

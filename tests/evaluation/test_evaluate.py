@@ -130,6 +130,12 @@ def test_no_episodes_are_refused(policy):
         evaluate(policy, TASK, episodes=0)
 
 
+@pytest.mark.parametrize("seed", [-1, 2**64])
+def test_a_seed_that_cannot_be_is_refused(policy, seed):
+    with pytest.raises(ValueError, match=f"seed is {seed}; allowed: 0 to 4,294,967,295"):
+        evaluate(policy, TASK, seed=seed)
+
+
 def test_one_observation_and_a_batch_give_the_same_actions(policy):
     obs = np.random.default_rng(0).normal(size=(2, 3, 4))
     batch = act(policy, obs)

@@ -248,6 +248,27 @@ def test_what_was_left_out_is_named_on_a_line_each(whole, tmp_path, monkeypatch,
     assert "torn.tar.xz cannot be unpacked" in page
 
 
+def test_nothing_is_written_through_links_where_the_page_goes(whole, tmp_path, monkeypatch):
+    """As where a folder of others holds a `report.html`, and the page is to be put beside it."""
+    runs = tmp_path / "runs"
+    copied(whole, runs / "run")
+    letter = tmp_path / "letter"
+    letter.write_text("mine")
+    for name in ("report.html", "summary.md", "learning.png"):
+        (runs / name).symlink_to(letter)
+    shown = collect([runs])
+    title, panels = next(iter(report.made(shown).panels["learning"].items()))
+    figures.write(runs, "learning", {title: panels[:1]}, shown.arms)
+    monkeypatch.setattr(figures, "write", lambda *args: None)
+    report.write([runs], runs)
+    assert letter.read_text() == "mine"
+    assert "1 run of 1 arm" in (runs / "report.html").read_text()
+    (runs / "figures").rmdir()
+    (runs / "figures").symlink_to(tmp_path)
+    with pytest.raises(ValueError, match="figures is a symbolic link"):
+        report.write([runs], runs)
+
+
 def test_names_with_dollars_and_broken_letters_can_be_drawn(whole, tmp_path):
     run = copied(whole, tmp_path / "run")
     config = json.loads((run / "config.json").read_text())

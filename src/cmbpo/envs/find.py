@@ -1,5 +1,6 @@
 """The task of a run: one of this package, or one made of the user's environment."""
 
+from collections.abc import Sequence
 from dataclasses import fields
 
 import gymnasium
@@ -29,7 +30,9 @@ def find_task(
                     f"env.{field.name} is {value!r}; allowed for {settings.env_id}:"
                     f" {field.default!r}, since it is a task of this package"
                 )
-        return tasks.get(settings.env_id)
+        task = tasks.get(settings.env_id)
+        _require_limits(settings.cost_limit or task.cost_limits, task.cost_names, settings.env_id)
+        return task
     name = settings.env_id.removeprefix(IN_PYTHON)
     if env is None and settings.env_id.startswith(IN_PYTHON):
         raise ValueError(
@@ -45,12 +48,16 @@ def find_task(
         cost_limits=limits or (np.inf,) * len(costs),
         settings=settings.env,
     )
+    _require_limits(limits, costs, name)
+    return task
+
+
+def _require_limits(limits: Sequence[float] | None, costs: Sequence[str], name: str) -> None:
     if limits is None or len(limits) != len(costs):
         raise ValueError(
             f"cost_limit is {limits}; allowed for {name}: a number for each cost"
             f" ({', '.join(costs)}), as in --cost-limit {' '.join(['25'] * len(costs))}"
         )
-    return task
 
 
 def name_of(env: Environment) -> str:

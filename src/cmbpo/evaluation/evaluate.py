@@ -138,6 +138,8 @@ def evaluate(
     """Run so many episodes of each kind; `cost_limits` are the task's own unless given."""
     if episodes < 1:
         raise ValueError(f"episodes is {episodes}; allowed: at least 1")
+    if not 0 <= seed < 2**32:
+        raise ValueError(f"seed is {seed}; allowed: 0 to {2**32 - 1:,}")
     deterministic, stochastic = (
         run_episodes(
             policy,
@@ -267,7 +269,9 @@ def main(
             policy, task, episodes=episodes, seed=seed, cost_limits=limits, watch=watch
         )
     console = Console()
-    console.print(f"{run.folder}: {episodes} episodes of each kind, seed {seed}", highlight=False)
+    which = "the best policy within the limit, " if best else ""
+    words = f"{run.folder}: {which}{episodes} episodes of each kind, seed {seed}"
+    console.print(words, highlight=False, markup=False)
     console.print(result.table())
     if video is not None:
         print(f"video: {film(lambda obs: act(policy, obs), task, video, seed=seed)}")

@@ -180,8 +180,8 @@ def train(
 
 def packed(folder: Path) -> bytes:
     """A run folder as one string of bytes, with its newest checkpoint only."""
-    checkpoints = sorted((folder / "checkpoints").glob("*.npz"), key=lambda p: int(p.stem))
-    old = set(checkpoints[:-1])
+    found = [p for p in (folder / "checkpoints").glob("*.npz") if p.stem.isdecimal()]
+    old = set(sorted(found, key=lambda p: int(p.stem))[:-1])
     data = io.BytesIO()
     with tarfile.open(fileobj=data, mode="w") as tar:
         for path in sorted(folder.rglob("*")):

@@ -40,6 +40,8 @@ def write(places: Sequence[Path], out: Path) -> Path:
         if new.summary.rows:
             _write(out / "summary.md", summary.markdown(new.summary))
         drawn = {name: rows for name, rows in new.panels.items() if rows}
+        if (out / "figures").is_symlink():
+            raise ValueError(f"{out / 'figures'} is a symbolic link; allowed: a folder, or nothing")
         if drawn:
             (out / "figures").mkdir(exist_ok=True)
         for name, rows in drawn.items():
@@ -95,7 +97,12 @@ def _in_one_line(sentence: str) -> str:
 
 
 def _write(path: Path, text: str) -> None:
-    path.write_text(text, encoding="utf-8", errors="replace")
+    """Write a file of ours; a link in its place is replaced, not followed."""
+    unfinished = path.with_name(f".{path.name}.tmp")
+    unfinished.unlink(missing_ok=True)
+    with unfinished.open("x", encoding="utf-8", errors="replace") as file:
+        file.write(text)
+    unfinished.replace(path)
 
 
 def _panels(shown: Collection) -> dict[str, dict[str, list[Panel]]]:

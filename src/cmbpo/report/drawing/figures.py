@@ -59,7 +59,10 @@ def write(
     for suffix in ("png", "pdf"):
         # without a date: the same runs give the same file
         facts = {"CreationDate": None} if suffix == "pdf" else {}
-        figure.savefig(folder / f"{name}.{suffix}", dpi=120, metadata=facts)
+        path = folder / f"{name}.{suffix}"
+        if path.is_symlink():  # replaced, not followed
+            path.unlink()
+        figure.savefig(path, dpi=120, metadata=facts)
         # laid out once, the same for both
         figure.set_layout_engine("none")
     _save_room(folder / f"{name}.png")
