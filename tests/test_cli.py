@@ -89,18 +89,41 @@ def test_settings_out_of_range_are_refused(monkeypatch):
 def test_with_resume_nothing_but_the_total_steps_may_be_given(words, monkeypatch):
     said = refused(monkeypatch, "train", "--resume", "/nowhere", *words)
     assert said.startswith(f"cmbpo train: {words[0]} cannot be given with --resume")
-    assert said.endswith("allowed: --total-steps, --trust")
+    assert said.endswith("allowed: --total-steps, --start-anew and --trust")
 
 
 def test_resume_goes_on_with_the_folder_and_the_steps_that_are_given(monkeypatch, tmp_path):
     asked = []
     monkeypatch.setattr(
-        loop, "resume", lambda *args, **flags: asked.append((*args, *flags.values()))
+        loop,
+        "resume",
+        lambda folder, total_steps, **rest: asked.append((folder, total_steps, rest)),
     )
     cmbpo(monkeypatch, "train", "--resume", str(tmp_path))
     cmbpo(monkeypatch, "train", "--total-steps", "900", "--resume", str(tmp_path))
-    cmbpo(monkeypatch, "train", "--trust", "--resume", str(tmp_path))
-    assert asked == [(tmp_path, None, False), (tmp_path, 900, False), (tmp_path, None, True)]
+    cmbpo(monkeypatch, "train", "--resume", str(tmp_path), "--start-anew")
+    cmbpo(monkeypatch, "train", "--resume", str(tmp_path), "--trust")
+    on = {"start_anew": False, "trusted": False}
+    assert asked == [
+        (tmp_path, None, on),
+        (tmp_path, 900, on),
+        (tmp_path, None, on | {"start_anew": True}),
+        (tmp_path, None, on | {"trusted": True}),
+    ]
+
+
+def test_to_start_anew_a_run_has_to_be_named(monkeypatch):
+    assert "without --resume" in refused(monkeypatch, "train", "--algo", "cpo", "--start-anew")
+
+
+def test_what_a_failure_adds_stands_after_it(monkeypatch):
+    def fail(settings):
+        error = ValueError("motor 3")
+        error.add_note("stands at update 6")
+        raise error
+
+    monkeypatch.setattr(loop, "run", fail)
+    assert refused(monkeypatch, "train") == "cmbpo train: motor 3\nstands at update 6"
 
 
 def test_a_config_that_is_none_is_named(monkeypatch, tmp_path):

@@ -25,11 +25,14 @@ def train(args: list[str]) -> None:
         first.add_argument(f"--{name}", f"--{name.replace('-', '_')}", default=default)
     first.add_argument("--resume")
     first.add_argument("--trust", action="store_true")
+    first.add_argument("--start-anew", "--start_anew", action="store_true")
     first.add_argument("--total-steps", "--total_steps", type=int)
     chosen, others = first.parse_known_args(args)
     if chosen.resume is not None:
         _resume(chosen, others)
         return
+    if chosen.start_anew:
+        raise ValueError("--start-anew is given without --resume, the run folder to start anew in")
     start = _from_file(chosen) if chosen.config else _from_preset(chosen)
     _require_read(others, start.algo)
     kind = flags.command(start)
@@ -50,12 +53,17 @@ def _resume(chosen: argparse.Namespace, others: list[str]) -> None:
     if extra := [*given, *(word for word in others if word.startswith("-"))]:
         raise ValueError(
             f"{extra[0]} cannot be given with --resume, which goes on with the run's own settings;"
-            " allowed: --total-steps, --trust"
+            " allowed: --total-steps, --start-anew and --trust"
         )
 
     from cmbpo.training import loop
 
-    loop.resume(Path(chosen.resume), total_steps=chosen.total_steps, trusted=chosen.trust)
+    loop.resume(
+        Path(chosen.resume),
+        total_steps=chosen.total_steps,
+        start_anew=chosen.start_anew,
+        trusted=chosen.trust,
+    )
 
 
 def _from_preset(chosen: argparse.Namespace) -> TrainSettings:
@@ -345,6 +353,25 @@ def bound(args: list[str]) -> None:
 
 
 @dataclass(frozen=True)
+class VerifyCommand:
+    """Examine a run folder: its settings, every checkpoint, the best policy and every line of its
+    records. The exit status is 0 if all of it is as it was written."""
+
+    run: Annotated[str, tyro.conf.Positional]
+    """Run folder."""
+
+
+def verify(args: list[str]) -> None:
+    """Examine a run folder for damage."""
+    command = tyro.cli(VerifyCommand, args=args, prog="cmbpo verify")
+
+    from cmbpo.runs import verify as verifying
+
+    if not verifying.main(Path(command.run)):
+        sys.exit(1)
+
+
+@dataclass(frozen=True)
 class ReportCommand:
     """Make one page of many runs: learning curves, Table I, safety, the model and its promises."""
 
@@ -368,6 +395,7 @@ COMMANDS = {
     "evaluate": evaluate,
     "report": report,
     "export": export,
+    "verify": verify,
     "check": check,
     "experiment": experiment,
     "tasks": tasks,
@@ -404,7 +432,7 @@ def main() -> None:
     except BrokenPipeError:
         sys.stderr.close()
     except (ValueError, FileNotFoundError) as mistake:
-        sys.exit(f"cmbpo {args[0]}: {mistake}")
+        sys.exit("\n".join([f"cmbpo {args[0]}: {mistake}", *getattr(mistake, "__notes__", ())]))
     except OSError as trouble:
         sys.exit(f"cmbpo {args[0]}: {trouble.filename or 'a file'}: {trouble.strerror or trouble}")
     except KeyboardInterrupt:

@@ -205,6 +205,10 @@ EPISODES = (EPISODE_ENV_STEPS, EPISODE_RETURN, EPISODE_COST, EPISODE_LENGTH, TER
 """The columns of episodes.csv, a row per real training episode."""
 
 
+CHECK = Column("check", "a checksum of the row, and one of all rows up to it, to see damage by")
+"""The last column of both: what `cmbpo verify` and every reader compares with the row."""
+
+
 def episode_cost(name: str) -> str:
     """The column of episodes.csv for one of several costs."""
     return f"{EPISODE_COST}_{name}"
@@ -229,6 +233,7 @@ def document() -> Iterator[str]:
             mark = " ‡" if column.per_cost else ""
             yield f"| `{column}`{mark} | {column.meaning} | {column.unit} |"
     yield from ("", "Several costs: `cost_<name>` each, beside their sum.")
+    yield from ("", f"The last column of both is `{CHECK}`: {CHECK.meaning} (`cmbpo verify RUN`).")
 
 
 if __name__ == "__main__":

@@ -14,7 +14,6 @@ import pytest
 import cmbpo
 from cmbpo import cli
 from cmbpo.networks import Normaliser, Policy
-from cmbpo.runs.checkpoint import save
 from cmbpo.runs.run_folder import Run
 from cmbpo.settings.schema import EnvSettings, PolicySettings, TrainSettings
 
@@ -146,9 +145,10 @@ def test_an_export_is_replaced_by_the_next_one(point, tmp_path, monkeypatch):
 def test_the_best_policy_is_exported_where_it_is_asked_for(point, tmp_path, monkeypatch):
     key = jax.random.key(9)
     best = Policy(4, 2, hidden=(16, 8), log_std=-1.0, last_layer_scale=1.0, key=key)
-    with pytest.raises(SystemExit, match="has no best policy"):
+    with pytest.raises(SystemExit, match=r"has no best.npz: no update has kept the limits"):
         exported(point, tmp_path / "policy.npz", monkeypatch, "--best")
-    save(point / "best.npz", {"policy": best}, notes={})
+    with Run.resume(point) as run:
+        run.save_best(best, {"update": 1, "env_steps": 9, "return": 2.0, "cost": [3.0]})
     exported(point, tmp_path / "policy.npz", monkeypatch, "--best")
     weight = np.load(tmp_path / "policy.npz")["weight_0"]
     np.testing.assert_array_equal(weight, best.net.layers[0].weight)

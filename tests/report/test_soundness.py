@@ -73,7 +73,10 @@ def mutated_table(path: Path, rng: random.Random) -> None:
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-    return fake(tmp_path_factory.mktemp("whole") / "run", ant(seed=77), episodes=25)
+    run = fake(tmp_path_factory.mktemp("whole") / "run", ant(seed=77), episodes=25)
+    for path in run.glob("*.csv"):  # without the checksums of rows, which whoever forges them makes
+        path.write_text(re.sub(r",[^,\n]*$", "", path.read_text(), flags=re.MULTILINE))
+    return run
 
 
 def copied(run: Path, to: Path) -> Path:
@@ -150,9 +153,9 @@ def with_cell(folder: Path, table: str, row: int, column: str, cell: str) -> Non
 @pytest.mark.parametrize(
     ("table", "column", "cell", "said"),
     [
-        ("progress.csv", "Cost/Cumulative", "nan", "1 update of run left out"),
-        ("episodes.csv", "return", "inf", "1 episode of run left out"),
-        ("episodes.csv", "cost", "-1e308", "1 episode of run left out"),
+        ("progress.csv", "Cost/Cumulative", "nan", "run: 1 update left out"),
+        ("episodes.csv", "return", "inf", "run: 1 episode left out"),
+        ("episodes.csv", "cost", "-1e308", "run: 1 episode left out"),
         ("episodes.csv", "length", "0", "run cannot be shown: an episode of it has 0 steps"),
         ("progress.csv", "TotalEnvSteps", "1e15", "run cannot be shown: the environment steps"),
         ("episodes.csv", "env_steps", "-1", "run cannot be shown: the environment steps"),

@@ -234,7 +234,8 @@ def load_policy(run: Run, task: Task, *, best: bool = False) -> Policy:
             key=jax.random.key(0),
         )
     )
-    policy = run.load_best(template) if best else run.load(template, under="learner/policy")
+    under = "learner/policy"
+    policy = run.load_best(template).state if best else run.load(template, under=under)
     for path, leaf in jax.tree_util.tree_leaves_with_path(policy):
         if not np.isfinite(leaf).all():
             name = jax.tree_util.keystr(path, simple=True, separator="/")

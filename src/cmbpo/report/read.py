@@ -17,7 +17,7 @@ from cmbpo.report import packed, soundness
 from cmbpo.report.arms import ArmRuns, arms
 from cmbpo.report.recorded import Recorded
 from cmbpo.runs.config import read_config
-from cmbpo.runs.tables import read_table
+from cmbpo.runs.tables import examine
 from cmbpo.settings.registry import TASKS
 
 SET_ASIDE = "tuning"
@@ -163,13 +163,14 @@ def _set_aside(path: Path, name: str) -> str:
 
 
 def _read_into(shown: Collection, folder: Path, name: str) -> None:
+    damage: list[str] = []
     try:
         _require_file(folder / "config.json")
         config = read_config(folder)
         if not isinstance(config.get("settings"), dict):
             raise ValueError("its config.json holds no settings")
-        episodes, unknown_episodes = _known(folder, "episodes", columns.EPISODES, "episode")
-        progress, unknown_updates = _known(folder, "progress", _PROGRESS, "update")
+        episodes = _known(folder, "episodes", columns.EPISODES, "episode", damage)
+        progress = _known(folder, "progress", _PROGRESS, "update", damage)
         run = Recorded(name, config, episodes, progress)
         soundness.require(run)
     except (OSError, EOFError, ValueError, zlib.error, csv.Error) as error:
@@ -178,11 +179,8 @@ def _read_into(shown: Collection, folder: Path, name: str) -> None:
     except RecursionError:
         shown.left_out.append(not_shown(name, "its config.json is nested too deeply"))
         return
-    for count, what in ((unknown_episodes, "episode"), (unknown_updates, "update")):
-        if count:
-            lacking = f"{_count(count, what)} of {name} left out: a number is missing there"
-            shown.left_out.append(f"{lacking}, or is not finite.")
     shown.runs.append(run)
+    shown.left_out.extend(f"{name}: {sentence}" for sentence in damage)
 
 
 def not_shown(name: str, reason: str) -> str:
@@ -191,10 +189,10 @@ def not_shown(name: str, reason: str) -> str:
 
 
 def _known(
-    folder: Path, kind: str, names: Sequence[str], what: str
-) -> tuple[dict[str, np.ndarray], int]:
-    """The rows of a table that can be used, and how many there are besides."""
-    table = _table(folder, kind)
+    folder: Path, kind: str, names: Sequence[str], what: str, damage: list[str]
+) -> dict[str, np.ndarray]:
+    """The rows of a table that can be used; what is to be said of the others goes to `damage`."""
+    table = _table(folder, kind, damage)
     if not table or not len(next(iter(table.values()))):
         raise ValueError(f"it has no finished {what} yet")
     for name in names:
@@ -204,7 +202,10 @@ def _known(
     rows, unknown = soundness.known_rows(table, [*names, *costs])
     if not len(rows[names[0]]):
         raise ValueError(f"it has no {what} in which every number is finite")
-    return rows, unknown
+    if unknown:
+        lacking = f"{_count(unknown, what)} left out: a number is missing there"
+        damage.append(f"{lacking}, or is not finite.")
+    return rows
 
 
 def _require_file(path: Path) -> None:
@@ -216,15 +217,20 @@ def _require_file(path: Path) -> None:
         raise ValueError(f"{path} has {facts.st_size:,} bytes; allowed: {LARGEST_FILE:,}")
 
 
-def _table(folder: Path, name: str) -> dict[str, np.ndarray]:
+def _table(folder: Path, name: str, damage: list[str]) -> dict[str, np.ndarray]:
     """A table of a run, compressed or not, without rows whose first column is torn; or nothing."""
     paths = [folder / f"{name}.csv{packed}" for packed in ("", ".gz", ".xz")]
     path = next((path for path in paths if path.exists()), None)
     if path is None:
         return {}
     _require_file(path)
-    cells = read_table(path)
-    numbers = {n: x if x.dtype == float else _numbers(x) for n, x in cells.items()}
+    found = examine(path)
+    if rows := len(found.damaged):
+        lost = f"{_count(rows, 'row')} of {path.name} {'is' if rows == 1 else 'are'} damaged"
+        damage.append(f"{lost} and left out; cmbpo verify names the lines.")
+    if found.gaps:
+        damage.append(f"rows of {path.name} are missing, repeated or moved; see cmbpo verify.")
+    numbers = {n: x if x.dtype == float else _numbers(x) for n, x in found.columns.items()}
     if not numbers:
         return {}
     whole = np.isfinite(next(iter(numbers.values())))

@@ -11,7 +11,7 @@ from cmbpo.settings.ranges import kinds
 from cmbpo.settings.registry import reads
 from cmbpo.settings.schema import TrainSettings
 
-NO_SETTINGS = ("resume", "config", "trust")
+NO_SETTINGS = ("resume", "start_anew", "config", "trust")
 """Flags that say where settings come from."""
 
 _FROM_FILE = "A run's config.json to repeat, with its settings; other flags change single ones."
@@ -19,6 +19,7 @@ _RESUME = "Run folder to go on with, with its own settings; a larger --total-ste
 _TRUST = (
     "Let the run of --resume, or the settings of --config, import, read and send what they name."
 )
+_START_ANEW = "With --resume: from the first step, with the old records and checkpoints set aside."
 
 
 def command(start: TrainSettings) -> type:
@@ -26,6 +27,7 @@ def command(start: TrainSettings) -> type:
     kind = _mirror(start, start.algo, "", "TrainCommand")
     extra = [
         ("resume", Annotated[str | None, tyro.conf.arg(help=_RESUME)], field(default=None)),
+        ("start_anew", Annotated[bool, tyro.conf.arg(help=_START_ANEW)], field(default=False)),
         ("config", Annotated[str | None, tyro.conf.arg(help=_FROM_FILE)], field(default=None)),
         ("trust", Annotated[bool, tyro.conf.arg(help=_TRUST)], field(default=False)),
     ]

@@ -48,7 +48,11 @@ class RunInProgress(Protocol):
         ...
 
     def state(self) -> dict[str, Any]:
-        """All that the rest of the run depends on, as a pytree."""
+        """All that the rest of the run depends on, as a pytree; see `as_it_was`."""
+        ...
+
+    def as_it_was(self, state: dict[str, Any]) -> dict[str, Any]:
+        """What `state` returned last, with what an update has written over since put back."""
         ...
 
     def restore(self, state: dict[str, Any]) -> None:
