@@ -96,7 +96,7 @@ def test_settings_out_of_range_are_refused(monkeypatch):
 def test_with_resume_nothing_but_the_total_steps_may_be_given(words, monkeypatch):
     said = refused(monkeypatch, "train", "--resume", "/nowhere", *words)
     assert said.startswith(f"cmbpo train: {words[0]} cannot be given with --resume")
-    assert said.endswith("allowed: --total-steps and --start-anew")
+    assert said.endswith("allowed: --total-steps, --start-anew and --trust")
 
 
 def test_resume_goes_on_with_the_folder_and_the_steps_that_are_given(monkeypatch, tmp_path):
@@ -109,8 +109,14 @@ def test_resume_goes_on_with_the_folder_and_the_steps_that_are_given(monkeypatch
     cmbpo(monkeypatch, "train", "--resume", str(tmp_path))
     cmbpo(monkeypatch, "train", "--total-steps", "900", "--resume", str(tmp_path))
     cmbpo(monkeypatch, "train", "--resume", str(tmp_path), "--start-anew")
-    on, anew = {"start_anew": False}, {"start_anew": True}
-    assert asked == [(tmp_path, None, on), (tmp_path, 900, on), (tmp_path, None, anew)]
+    cmbpo(monkeypatch, "train", "--resume", str(tmp_path), "--trust")
+    on = {"start_anew": False, "trusted": False}
+    assert asked == [
+        (tmp_path, None, on),
+        (tmp_path, 900, on),
+        (tmp_path, None, on | {"start_anew": True}),
+        (tmp_path, None, on | {"trusted": True}),
+    ]
 
 
 def test_to_start_anew_a_run_has_to_be_named(monkeypatch):

@@ -20,6 +20,7 @@ from cmbpo import __version__, interruption, streams
 from cmbpo.bench.commands import BenchAlgorithms, BenchCommand, BenchSimulator, BenchUpdate
 from cmbpo.settings import aliases, flags, overrides, presets, registry
 from cmbpo.settings.schema import EnvSettings, TrainSettings
+from cmbpo.settings.trust import require_for_training
 
 
 def train(args: list[str]) -> None:
@@ -28,6 +29,7 @@ def train(args: list[str]) -> None:
     for name, default in (("algo", None), ("env-id", None), ("preset", None), ("config", None)):
         first.add_argument(f"--{name}", f"--{name.replace('-', '_')}", default=default)
     first.add_argument("--resume")
+    first.add_argument("--trust", action="store_true")
     first.add_argument("--start-anew", "--start_anew", action="store_true")
     first.add_argument("--total-steps", "--total_steps", type=flags.whole_number)
     chosen, others = first.parse_known_args(args)
@@ -70,14 +72,17 @@ def _resume(chosen: argparse.Namespace, others: list[str]) -> None:
     if extra := [*given, *(word for word in others if word.startswith("-"))]:
         raise ValueError(
             f"{extra[0]} cannot be given with --resume, which goes on with the run's own settings;"
-            " allowed: --total-steps and --start-anew"
+            " allowed: --total-steps, --start-anew and --trust"
         )
 
     from cmbpo.training import loop
 
     with _until_interrupted():
         loop.resume(
-            Path(chosen.resume), total_steps=chosen.total_steps, start_anew=chosen.start_anew
+            Path(chosen.resume),
+            total_steps=chosen.total_steps,
+            start_anew=chosen.start_anew,
+            trusted=chosen.trust,
         )
 
 
@@ -93,6 +98,8 @@ def _from_file(chosen: argparse.Namespace) -> TrainSettings:
 
     path = Path(chosen.config)
     settings = settings_from_json(read_config(path), where=str(path))
+    if not chosen.trust:
+        require_for_training(settings)
     if chosen.algo is not None and registry.algorithm_name(chosen.algo) != settings.algo:
         raise ValueError(f"--algo is {chosen.algo!r}; allowed with {path}: {settings.algo}")
     for name in ("env_id", "preset"):
@@ -131,6 +138,10 @@ class EvaluateCommand:
     """Seed of the episodes; far from those of training."""
     video: str | None = None
     """File (.mp4 or .gif) for a film of one deterministic episode."""
+    best: bool = False
+    """Take the policy that earned most within the limit instead of the newest."""
+    trust: bool = False
+    """Import the module that the run names: its code runs on this computer."""
 
 
 def evaluate(args: list[str]) -> None:
@@ -146,6 +157,8 @@ def evaluate(args: list[str]) -> None:
         episodes=command.episodes,
         seed=command.seed,
         video=None if command.video is None else Path(command.video),
+        best=command.best,
+        trusted=command.trust,
     )
 
 
@@ -158,6 +171,10 @@ class ExportCommand:
     """Run folder."""
     file: Annotated[str, tyro.conf.Positional]
     """File to write, as in policy.npz; numpy_policy.py, which reads it, is put beside it."""
+    best: bool = False
+    """Take the policy that earned most within the limit instead of the newest."""
+    trust: bool = False
+    """Import the module that the run names: its code runs on this computer."""
 
 
 def export(args: list[str]) -> None:
@@ -168,7 +185,9 @@ def export(args: list[str]) -> None:
     from cmbpo.training import device
 
     device.use("auto")
-    exporting.main(Path(command.run), Path(command.file))
+    exporting.main(
+        Path(command.run), Path(command.file), best=command.best, trusted=command.trust
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -307,7 +307,7 @@ def test_a_row_that_is_not_as_it_was_written_is_left_out_and_said(tmp_path):
     path.write_text("".join(lines))
     shown = collect([folder])
     assert len(shown.runs[0].episodes["env_steps"]) == 29
-    assert shown.notices == [
+    assert shown.left_out == [
         "run: 1 row of episodes.csv is damaged and left out; cmbpo verify names the lines."
     ]
 

@@ -14,11 +14,14 @@ from cmbpo.settings.ranges import kinds
 from cmbpo.settings.registry import reads
 from cmbpo.settings.schema import TrainSettings
 
-NO_SETTINGS = ("resume", "start_anew", "config")
+NO_SETTINGS = ("resume", "start_anew", "config", "trust")
 """Flags that say where settings come from."""
 
 _FROM_FILE = "A run's config.json to repeat, with its settings; other flags change single ones."
 _RESUME = "Run folder to go on with, with its own settings; a larger --total-steps is allowed."
+_TRUST = (
+    "Let the run of --resume, or the settings of --config, import, read and send what they name."
+)
 _START_ANEW = "With --resume: from the first step, with the old records and checkpoints set aside."
 
 C = TypeVar("C")
@@ -69,6 +72,7 @@ def command(start: TrainSettings) -> type:
         ("resume", Annotated[str | None, tyro.conf.arg(help=_RESUME)], field(default=None)),
         ("start_anew", Annotated[bool, tyro.conf.arg(help=_START_ANEW)], field(default=False)),
         ("config", Annotated[str | None, tyro.conf.arg(help=_FROM_FILE)], field(default=None)),
+        ("trust", Annotated[bool, tyro.conf.arg(help=_TRUST)], field(default=False)),
     ]
     whole = make_dataclass("TrainCommand", extra, bases=(kind,), frozen=True, kw_only=True)
     whole.__doc__ = "Train a policy. Settings start from the preset of the algorithm and the task."

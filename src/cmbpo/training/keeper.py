@@ -4,6 +4,7 @@ from typing import Any, NamedTuple
 
 from cmbpo.envs.find import IN_PYTHON
 from cmbpo.runs.run_folder import Run
+from cmbpo.settings.trust import flag_for_training
 from cmbpo.training.best import Best
 from cmbpo.training.protocol import RunInProgress
 from cmbpo.training.rows import Row
@@ -84,7 +85,8 @@ class Keeper:
         if self._saved < 0:
             return
         folder = self._folder.folder
-        go_on = f"go on with: cmbpo train --resume {folder}"
+        trust = flag_for_training(self._trainer.settings)
+        go_on = f"go on with: cmbpo train --resume {folder}{trust}"
         if self._trainer.settings.env_id.startswith(IN_PYTHON):
             go_on = f"cmbpo.load({str(folder)!r}, env=…) gives its policy"
         failure.add_note(f"{lost}{folder} stands at update {self._saved}; {go_on}")

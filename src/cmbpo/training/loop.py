@@ -13,10 +13,12 @@ from cmbpo.envs.find import IN_PYTHON, find_task
 from cmbpo.networks import Policy
 from cmbpo.runs.curves import plot_run
 from cmbpo.runs.errors import NonFiniteError
+from cmbpo.runs.own_files import require_own_files
 from cmbpo.runs.run_folder import Run
 from cmbpo.runs.tables import read_table
 from cmbpo.settings.registry import ALGORITHMS
 from cmbpo.settings.schema import TrainSettings
+from cmbpo.settings.trust import flag_for_acting, flag_for_training, require_for_training
 from cmbpo.tasks.task import Task
 from cmbpo.training import device, display, memory
 from cmbpo.training.keeper import Keeper
@@ -32,7 +34,7 @@ def run(
     """Train from the start, in a new run folder; `env` is the user's own, made in Python."""
     with interruption.noted(second_raises=True) as interrupted:
         backend = device.use(settings.device)
-        task = find_task(settings, env)
+        task = find_task(settings, env, trusted=True)
         settings = with_limits(settings, task)
         trainer = make_trainer(settings, task)
         with closing(trainer):
@@ -50,14 +52,21 @@ def resume(
     callbacks: Sequence[Callback] = (),
     *,
     start_anew: bool = False,
+    trusted: bool = False,
 ) -> tuple[Path, Policy]:
-    """Go on with a run from its newest good checkpoint; or start it anew, the old one set aside."""
+    """Go on with a run from its newest good checkpoint; or start it anew, the old one set aside.
+
+    Unless it is `trusted`, what its settings ask for beyond its own folder is refused.
+    """
+    if not trusted:
+        require_for_training(Run.open(folder).settings)
+        require_own_files(folder)
     with interruption.noted(second_raises=True) as interrupted, Run.resume(folder) as opened:
         settings = opened.settings
         if total_steps is not None and total_steps != settings.total_steps:
             settings = opened.extend(total_steps)
         device.use(settings.device)
-        trainer = make_trainer(settings, find_task(settings))
+        trainer = make_trainer(settings, find_task(settings, trusted=trusted))
         with closing(trainer):
             keeper = Keeper(trainer, opened)
             if not keeper.restore(start_anew=start_anew) and settings.init_from is not None:
@@ -118,7 +127,8 @@ def _loop(
         view.say(f"curves: {curves}")
     in_python = settings.env_id.startswith(IN_PYTHON)
     if interrupted and not in_python:
-        view.say(f"interrupted; go on with: cmbpo train --resume {folder.folder}")
+        trust = flag_for_training(settings)
+        view.say(f"interrupted; go on with: cmbpo train --resume {folder.folder}{trust}")
     elif interrupted and begun:
         view.say(
             "interrupted; its environment was made in Python, so that no command goes on with it;"
@@ -127,7 +137,8 @@ def _loop(
     elif interrupted:
         view.say("interrupted before its first step: there is nothing to go on from")
     elif not in_python:
-        view.say(f"see what it learned: cmbpo evaluate {folder.folder}")
+        trust = flag_for_acting(settings)
+        view.say(f"see what it learned: cmbpo evaluate {folder.folder}{trust}")
     return trainer.policy
 
 
