@@ -8,8 +8,9 @@ import pytest
 from gymnasium.spaces import Box
 
 from cmbpo import cli
-from cmbpo.envs.adapter import adapt, maker, time_limit
+from cmbpo.envs.adapter import adapt
 from cmbpo.envs.custom_task import CustomTask
+from cmbpo.envs.making import maker, time_limit
 from cmbpo.evaluation.video import film
 from cmbpo.runs.errors import RunError
 from cmbpo.settings.schema import EnvSettings
