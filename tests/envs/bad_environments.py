@@ -466,4 +466,6 @@ def making(name: str) -> Callable[..., gymnasium.Env]:
 
 
 for _name, _bad in {"fine": Bad(Fine, "goes on", ""), **BAD}.items():
-    gymnasium.register(f"{_name}-v0", entry_point=_bad.make, max_episode_steps=HORIZON)
+    gymnasium.register(
+        f"{_name}-v0", entry_point=lambda make=_bad.make, **_: make(), max_episode_steps=HORIZON
+    )

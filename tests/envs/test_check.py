@@ -8,8 +8,8 @@ import pytest
 from gymnasium.spaces import Box, Discrete
 
 from cmbpo.envs.adapter import adapt
-from cmbpo.envs.random_steps import random_steps
 from cmbpo.envs.check import Finding, examine, main
+from cmbpo.envs.random_steps import random_steps
 from cmbpo.settings.schema import EnvSettings
 
 STEPS = 2000

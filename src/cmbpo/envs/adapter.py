@@ -144,8 +144,9 @@ def _scalar(name: str, value: Any, allowed: str) -> Any:
 def _observed(obs: Any, shape: tuple[int, ...] | None) -> Float[np.ndarray, " obs"]:
     seen = _array(obs)
     if seen is None or seen.shape != shape or seen.dtype.kind not in "biuf":
-        plain = seen is not None and seen.dtype.kind != "O"
-        got = f"{seen.dtype} of shape {seen.shape}" if plain else f"{obs!r:.200}"
+        got = f"{obs!r:.200}"
+        if seen is not None and seen.dtype.kind != "O":
+            got = f"{seen.dtype} of shape {seen.shape}"
         raise EnvironmentFailure(
             f"an observation is {got}; allowed: numbers of shape {shape}, as its space says"
         )

@@ -10,11 +10,11 @@ from gymnasium.spaces import Box
 from jaxtyping import Bool, Float
 
 from cmbpo.envs.adapter import EnvAdapter, adapted
+from cmbpo.envs.copies.vector import VectorCopies
 from cmbpo.envs.failures import EnvironmentFailure
 from cmbpo.envs.making import time_limit
 from cmbpo.envs.random_steps import Transitions, random_steps
 from cmbpo.envs.spaces import rescaled
-from cmbpo.envs.vector import VectorCopies
 from cmbpo.settings.schema import EnvSettings
 from cmbpo.tasks.task import Task
 

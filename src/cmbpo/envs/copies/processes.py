@@ -16,9 +16,9 @@ import gymnasium
 import numpy as np
 from jaxtyping import Float
 
-from cmbpo.envs import inline
 from cmbpo.envs.adapter import EnvAdapter, adapted
 from cmbpo.envs.alarm import TICKS
+from cmbpo.envs.copies import inline
 from cmbpo.envs.failures import EnvironmentFailure, Hung, place, words
 from cmbpo.interruption import HANGUP
 from cmbpo.settings.schema import EnvSettings
@@ -26,7 +26,7 @@ from cmbpo.tasks.simulated import unsaid
 
 DONE, FAILED, HUNG = b"d", b"f", b"h"
 RESET, STEP, CLOSE = b"r", b"s", b"c"
-HINTS = {signal.SIGKILL: " (is memory short?)", signal.SIGSEGV: " (a crash in compiled code)"}
+HINTS = {"SIGKILL": " (is memory short?)", "SIGSEGV": " (a crash in compiled code)"}
 
 
 class Lost(Exception):  # noqa: N818
@@ -41,7 +41,7 @@ class ProcessCopy:
         self._timeout = settings.timeout
         # JAX has threads, which a fork would lose in the middle of what they do.
         context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(["cmbpo.envs.processes"])
+        context.set_forkserver_preload(["cmbpo.envs.copies.processes"])
         self._pipe, there = context.Pipe()
         self._process = context.Process(
             target=_serve,
@@ -106,10 +106,9 @@ class ProcessCopy:
             return "closed its pipe, and was ended."
         if status >= 0:
             return f"ended with status {status}."
-        number = -status
-        known = number in set(signal.Signals)
-        name = signal.Signals(number).name if known else f"signal {number}"
-        return f"was ended by {name}{HINTS.get(number, '')}."
+        names = {number.value: number.name for number in signal.Signals}
+        name = names.get(-status, f"signal {-status}")
+        return f"was ended by {name}{HINTS.get(name, '')}."
 
     def end(self, patience: float = 0.0) -> None:
         """Leave no process behind, whatever it is at."""

@@ -58,7 +58,11 @@ def begin(env: EnvAdapter, seed: int) -> Float[np.ndarray, " obs"]:
 def advance(env: EnvAdapter, act: Float[np.ndarray, " act"]) -> Float[np.ndarray, " numbers"]:
     """A step as one row: observation, reward, costs, whether it terminated, was truncated."""
     obs, reward, terminated, truncated, info = env.step(act)
-    return np.concatenate([obs, (reward,), info["cost"], (terminated, truncated)])
+    n, cost = len(obs), info["cost"]
+    row = np.empty(n + len(cost) + 3)
+    row[:n], row[n], row[n + 1 : -2] = obs, reward, cost
+    row[-2], row[-1] = terminated, truncated
+    return row
 
 
 def close(env: EnvAdapter) -> None:

@@ -7,10 +7,10 @@ import gymnasium
 import numpy as np
 from jaxtyping import Float, Int
 
+from cmbpo.envs.copies.inline import InlineCopy
+from cmbpo.envs.copies.processes import Lost, ProcessCopy, sendable
+from cmbpo.envs.copies.supervision import Record, what_is_not_finite
 from cmbpo.envs.failures import EnvironmentFailure
-from cmbpo.envs.inline import InlineCopy
-from cmbpo.envs.processes import Lost, ProcessCopy, sendable
-from cmbpo.envs.supervision import Record, what_is_not_finite
 from cmbpo.settings.schema import EnvSettings
 from cmbpo.tasks.task import Mishaps, Outcome
 
@@ -61,9 +61,10 @@ class VectorCopies:
     ) -> tuple[Float[np.ndarray, "ended state"], Float[np.ndarray, "ended obs"]]:
         """Start an episode in these copies, each with a seed from its own generator."""
         obs = np.empty((len(rows), self._n_obs))
-        for i, own in zip(rows, random, strict=True):
+        started = list(zip(rows.tolist(), random, strict=True))
+        for i, own in started:
             self._reset(i, own)
-        for row, (i, own) in enumerate(zip(rows, random, strict=True)):
+        for row, (i, own) in enumerate(started):
             while not self._begun(i, obs[row]):
                 self._reset(i, own)
         return np.empty((len(rows), 0)), obs
@@ -113,15 +114,15 @@ class VectorCopies:
                 self._replace(i, how, act[i])
                 lost[i], rows[i, :n], rows[i, -1] = True, obs[i], 1.0
         next_obs, reward, cost = rows[:, :n].copy(), rows[:, n].copy(), rows[:, n + 1 : -2].copy()
-        sound = np.isfinite(rows).all(axis=1)
-        for i in np.flatnonzero(~sound):
+        unsound = ~np.isfinite(rows).all(axis=1).ravel()
+        for i in np.flatnonzero(unsound):
             what = what_is_not_finite(next_obs[i], reward[i], cost[i], self._cost_key)
             self._records[i].not_finite(what, act[i])
             next_obs[i], reward[i] = np.nan, 0.0
             cost[i] = np.where(np.isfinite(cost[i]), np.maximum(cost[i], 1.0), 1.0)
         terminated, truncated = rows[:, -2] != 0.0, rows[:, -1] != 0.0
         return Outcome(
-            state, next_obs, reward, cost, terminated | ~sound, truncated, ~sound, lost, {}
+            state, next_obs, reward, cost, terminated | unsound, truncated, unsound, lost, {}
         )
 
     def close(self) -> None:
