@@ -161,7 +161,12 @@ class ThreadedCopies:
         """Compile the scene and prepare `threads` threads."""
         self.task = task
         self.mishaps = Mishaps()
+        self._threads = threads
         self._physics = task.physics(threads)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Threads and scratch memory cannot be copied, nor need they: a copy prepares its own."""
+        return type(self), (self.task, self._threads)
 
     def begin(
         self, rows: Int[np.ndarray, " ended"], random: Sequence[np.random.Generator]
