@@ -221,11 +221,16 @@ def test_a_video_of_what_cannot_draw_says_why(tmp_path):
 @pytest.mark.parametrize(
     ("imported", "sentence"),
     [
-        ("numpy_of_another_name", r"its module needs 'numpy_of_another_name', which is not here .*"
-         r" at .*needy\.py:1 in <module>"),
-        ("numpy as np\nraise OSError('no bus')", r"Making it raised OSError: no bus, at .*needy.py:2"),
+        (
+            "numpy_of_another_name",
+            r"its module needs 'numpy_of_another_name', which is not here .* at .*needy\.py:1 in",
+        ),
+        (
+            "numpy as np\nraise OSError('no bus')",
+            r"Making it raised OSError: no bus, at .*needy\.py:2",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_module_that_fails_to_import_is_not_said_to_be_missing(
     monkeypatch, tmp_path, imported, sentence
 ):

@@ -16,9 +16,9 @@ class TaskEnv(gymnasium.Env):
     """One copy of a task: `gymnasium.make("cmbpo/AntSafe-v0")`.
 
     `info["cost"]` is the cost of the step; each term of reward and cost stands beside it. The time
-    limit is Gymnasium's wrapper, which `gymnasium.make` puts around. It can be pickled and copied in
-    the middle of an episode. After `reset(seed=s)` it does,
-    to the bit, what copy 0 of `Simulator(task, …, seed=s)` does.
+    limit is Gymnasium's wrapper, which `gymnasium.make` puts around. After `reset(seed=s)` it does,
+    to the bit, what copy 0 of `Simulator(task, …, seed=s)` does. It can be pickled and copied in
+    the middle of an episode.
     """
 
     metadata = {"render_modes": ["human", "rgb_array"], "render_fps": 20}  # noqa: RUF012

@@ -221,8 +221,8 @@ class ThreadedCopies:
     def _note(self, blown_up: Bool[np.ndarray, " N"]) -> None:
         if not self.mishaps.not_finite:
             self.mishaps.say(
-                f"the physics of copy {np.argmax(blown_up)} blew up: such a step ends its episode,"
-                " earns nothing and costs 1; more of it is counted in the log"
+                f"The physics of copy {np.argmax(blown_up)} blew up: such a step ends its episode,"
+                " earns nothing and costs 1; more of it is counted in the log."
             )
         self.mishaps.not_finite += int(blown_up.sum())
 

@@ -1,7 +1,7 @@
 """What a task is: the known part of a constrained decision process, and copies to step."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
@@ -33,11 +33,13 @@ class Mishaps:
     """Steps and starts of episodes with a number that is infinite or none."""
     restarts: int = 0
     """Copies that were started anew, since their process died or hung."""
+    when: Callable[[], str] = str
+    """When it is now, in a sentence that is said with the others."""
     _sentences: list[str] = field(default_factory=list)
 
-    def say(self, sentence: str) -> None:
+    def say(self, sentences: str) -> None:
         """Tell the user, at the next opportunity."""
-        self._sentences.append(sentence)
+        self._sentences.append(f"{sentences} {self.when()}".rstrip())
 
     def take_sentences(self) -> list[str]:
         """What was to be told since the last call."""

@@ -34,6 +34,7 @@ class RealWorld:
             episode_steps=settings.first_episode,
         )
         self.ledger = Ledger(settings.num_envs, len(self.limits))
+        self.simulator.mishaps.when = self._so_far
         self.regret = 0.0
         self.violating_episodes = 0
         self._episodes: list[Episode] = []
@@ -76,11 +77,11 @@ class RealWorld:
         return real
 
     def _so_far(self) -> str:
-        return f"The run had taken {self.env_steps:,} real steps"
+        return f"The run had taken {self.env_steps:,} real steps."
 
     def take_sentences(self) -> list[str]:
         """What is to be said of what went wrong since the last call."""
-        return [told(said, self._so_far()) for said in self.simulator.mishaps.take_sentences()]
+        return self.simulator.mishaps.take_sentences()
 
     def lengthen(self, cost: np.ndarray, target: np.ndarray) -> None:
         """Let episodes that begin from now on be longer or shorter, by what the policy costs."""
