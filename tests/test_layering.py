@@ -60,6 +60,9 @@ COVERING: dict[str, tuple[str, ...]] = {
         "algorithms/trpo.py",
         "algorithms/trpo_lagrangian.py",
     ),
+    "envs/copies/test_vector.py": ("envs/copies/inline.py",),
+    "envs/test_check.py": ("envs/random_steps.py",),
+    "envs/test_custom_task.py": ("envs/making.py", "envs/spaces.py"),
     "experiments/test_drive.py": ("experiments/local.py",),
     "test_cli.py": ("__main__.py", "bench/commands.py", "envs/failures.py"),
     "report/test_report.py": (

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cmbpo.envs.adapter import Environment
 from cmbpo.envs.find import find_task, name_of
+from cmbpo.envs.making import Environment
 from cmbpo.evaluation import evaluate as evaluation
 from cmbpo.networks import Policy
 from cmbpo.runs.run_folder import Run

@@ -52,6 +52,10 @@ REGRET = Column(
     "Cost/Regret", "Σ over updates of max(0, Constraint/Real − d) · real steps / horizon", "cost"
 )
 VIOLATING_EPISODES = Column("Cost/ViolatingEpisodes", "episodes so far in which a cost exceeded d")
+NOT_FINITE = Column(
+    "Env/NotFinite", "real steps so far with an observation, reward or cost that is not finite"
+)
+RESTARTS = Column("Env/Restarts", "copies started anew so far, since their process died or hung")
 
 LIMIT = Column("Constraint/Limit", "d, the limit", "cost a horizon", per_cost=True)
 COST_ESTIMATE = Column(

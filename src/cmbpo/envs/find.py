@@ -7,8 +7,8 @@ import gymnasium
 import numpy as np
 
 from cmbpo import tasks
-from cmbpo.envs.adapter import Environment, maker
 from cmbpo.envs.custom_task import CustomTask
+from cmbpo.envs.making import Environment, maker
 from cmbpo.settings.registry import is_built_in
 from cmbpo.settings.schema import EnvSettings, TrainSettings
 from cmbpo.settings.trust import IN_PYTHON, require_for_acting

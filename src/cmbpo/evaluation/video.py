@@ -10,6 +10,7 @@ import gymnasium
 import imageio_ffmpeg
 import numpy as np
 
+from cmbpo.envs.failures import EnvironmentFailure
 from cmbpo.runs.errors import RunError
 from cmbpo.tasks.task import Task
 
@@ -87,7 +88,10 @@ def _frames(
 def _stage(task: Task) -> gymnasium.Env:
     try:
         return task.environment(render_mode="rgb_array")
-    except TypeError as error:
+    except EnvironmentFailure as failure:
+        error = failure.__cause__
+        if not isinstance(error, TypeError):
+            raise
         raise RunError(
             f"the video cannot be drawn: what makes {task.name} takes no render_mode ({error})"
         ) from error

@@ -248,6 +248,8 @@ class EnvSettings(Group):
     """Steps after which an episode is truncated. None: the environment's own time limit."""
     copies: Literal["inline", "processes"] = "inline"
     """Step the copies one after the other, or each in a process of its own: for slow ones."""
+    timeout: Annotated[float, Range(0.01, 10**7)] | None = 600.0
+    """Seconds that making, reset and step may each take before it counts as hanging. None: any."""
 
     def __post_init__(self) -> None:
         """Check the values; costs are told apart by their names."""

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from cmbpo import interruption
-from cmbpo.envs.adapter import Environment
 from cmbpo.envs.find import IN_PYTHON, find_task
+from cmbpo.envs.making import Environment
 from cmbpo.networks import Policy
 from cmbpo.runs.curves import plot_run
 from cmbpo.runs.errors import NonFiniteError
@@ -113,6 +113,8 @@ def _loop(
                 folder.record(row)
                 keeper.note(row, acting)
                 view.show(row)
+                for sentence in trainer.take_sentences():
+                    view.say(sentence)
                 for callback in callbacks:
                     callback(row)
                 if trainer.update % settings.checkpoint_every == 0:
@@ -153,8 +155,8 @@ def _warm_up(
     view.say("first real steps and first model …")
     trainer.warm_up()
     folder.record_episodes(trainer.take_episodes())
-    for doubt in trainer.doubts():
-        view.say(doubt)
+    for sentence in (*trainer.take_sentences(), *trainer.doubts()):
+        view.say(sentence)
 
 
 def _step(trainer: RunInProgress, folder: Run) -> Row:

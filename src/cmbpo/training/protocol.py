@@ -39,6 +39,10 @@ class RunInProgress(Protocol):
         """In sentences, what the first steps were too few for."""
         ...
 
+    def take_sentences(self) -> list[str]:
+        """What is to be said of what went wrong in the copies since the last call."""
+        ...
+
     def step(self) -> Row:
         """One update: what it adds to progress.csv."""
         ...

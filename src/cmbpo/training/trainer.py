@@ -179,6 +179,10 @@ class Trainer:
             learned.cost_model, learned.quality.cost, self.task.cost_names, steps=self.env_steps
         )
 
+    def take_sentences(self) -> list[str]:
+        """What is to be said of what went wrong in the copies since the last call."""
+        return self.real.take_sentences()
+
     def step(self) -> Row:
         """One policy update: the phases of the paper, in its order."""
         began, first_step, now = time.perf_counter(), self.env_steps, self.learner
