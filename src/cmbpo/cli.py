@@ -185,9 +185,7 @@ def export(args: list[str]) -> None:
     from cmbpo.training import device
 
     device.use("auto")
-    exporting.main(
-        Path(command.run), Path(command.file), best=command.best, trusted=command.trust
-    )
+    exporting.main(Path(command.run), Path(command.file), best=command.best, trusted=command.trust)
 
 
 @dataclass(frozen=True, kw_only=True)
