@@ -11,7 +11,7 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from random import Random
 
-from chaos.trial import Family, Verdict, tried_once
+from chaos.trial import Family, Trial, Verdict, tried_once
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ def make(family: Family, index: int, *, seed: str, workshop: Path) -> Verdict:
     place = folder_of(workshop, family, index)
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir(parents=True)
-    verdict = tried_once(family, random_of(seed, family, index), place)
+    verdict = tried_once(family, Trial(index, random_of(seed, family, index), place))
     if verdict.clean:
         shutil.rmtree(place, ignore_errors=True)
     return verdict

@@ -111,11 +111,12 @@ class Recorder:
         self.look("the start")
 
 
-_real_open = io.open
+real_open = io.open
+"""What is behind `open` whatever a trial puts in its place."""
 
 
 def _read(path: Path) -> bytes:
-    with _real_open(path, "rb") as file:
+    with real_open(path, "rb") as file:
         return file.read()
 
 
@@ -139,7 +140,7 @@ def recorded(folder: Path) -> Iterator[Recorder]:
 
         def call(*args: Any, **kwargs: Any) -> Any:
             nonlocal busy
-            if busy or not _within(args[0], recorder.folder):
+            if busy or not is_within(args[0], recorder.folder):
                 return real(*args, **kwargs)
             look(f"before {name}")
             result = real(*args, **kwargs)
@@ -155,10 +156,10 @@ def recorded(folder: Path) -> Iterator[Recorder]:
         return call
 
     def opened(file: Any, mode: str = "r", *args: Any, **kwargs: Any) -> Any:
-        if busy or set(mode).isdisjoint("wax+") or not _within(file, recorder.folder):
-            return _real_open(file, mode, *args, **kwargs)
+        if busy or set(mode).isdisjoint("wax+") or not is_within(file, recorder.folder):
+            return real_open(file, mode, *args, **kwargs)
         look("before open")
-        result = _real_open(file, mode, *args, **kwargs)
+        result = real_open(file, mode, *args, **kwargs)
         look("open")
         return result
 
@@ -172,7 +173,8 @@ def recorded(folder: Path) -> Iterator[Recorder]:
     recorder.look("the end")
 
 
-def _within(target: Any, folder: Path) -> bool:
+def is_within(target: Any, folder: Path) -> bool:
+    """Whether a path, or what a descriptor stands for, lies in a folder."""
     if isinstance(target, int):
         try:
             target = os.readlink(f"/proc/self/fd/{target}")

@@ -1,5 +1,11 @@
 """All families of the campaign, the slow ones first."""
 
-from chaos import file_operations
+from chaos import environments, file_operations, full_disk, rivals, words
 
-ALL = (*file_operations.FAMILIES,)
+ALL = (
+    *environments.FAMILIES,
+    *file_operations.FAMILIES,
+    *full_disk.FAMILIES,
+    *rivals.FAMILIES,
+    *words.FAMILIES,
+)

@@ -9,7 +9,7 @@ from unittest import mock
 
 from chaos import disk, records, specimen
 from chaos.command import Ended, clean, cmbpo, ended, noting
-from chaos.trial import Family, Verdict, require
+from chaos.trial import Family, Trial, Verdict, require
 
 STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -82,8 +82,9 @@ def _cut(moments: list[disk.Moment], random: Random) -> tuple[disk.Left, int, st
     )
 
 
-def cut_off(random: Random, place: Path) -> Verdict:
+def cut_off(trial: Trial) -> Verdict:
     """Kills and power cuts, one to three in a row, at random operations."""
+    random, place = trial.random, trial.place
     algo = random.choice(["cpo", "cmbpo"])
     wanted = specimen.unbroken(algo)
     moments, inside = _start(algo, place / "first")
@@ -109,8 +110,9 @@ def cut_off(random: Random, place: Path) -> Verdict:
     return Verdict("; ".join(tried), "resumed, identical")
 
 
-def asked_to_stop(random: Random, place: Path) -> Verdict:
+def asked_to_stop(trial: Trial) -> Verdict:
     """Signals to stop, one or two, at random operations; a second one stops at once."""
+    random, place = trial.random, trial.place
     algo = random.choice(["cpo", "cmbpo"])
     wanted = specimen.unbroken(algo)
     log = place / "runs"

@@ -21,22 +21,27 @@ class Verdict:
         return self.problem is None
 
 
-TryOne = Callable[[Random, Path], Verdict]
+@dataclass(frozen=True)
+class Trial:
+    """What one attempt has of its own."""
+
+    index: int
+    """Its number in the family, for families that go through a list."""
+    random: Random
+    place: Path
+    """An empty folder, which is kept if the verdict is bad."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Family:
-    """Trials of one kind.
-
-    `try_one` gets its own random numbers and an empty folder, which is kept if the verdict is bad.
-    """
+    """Trials of one kind."""
 
     name: str
     promise: str
     """What clean means, in a sentence."""
     count: int
     """Trials of a whole campaign."""
-    try_one: TryOne
+    try_one: Callable[[Trial], Verdict]
     seconds: float = 120.0
     """A trial that takes longer hangs."""
     judge: Callable[[Counter[str]], str | None] = lambda outcomes: None
@@ -53,10 +58,10 @@ def require(held: object, otherwise: str) -> None:
         raise Unclean(otherwise)
 
 
-def tried_once(family: Family, random: Random, place: Path) -> Verdict:
+def tried_once(family: Family, trial: Trial) -> Verdict:
     """A verdict in any case: a promise that was broken, and a trial that failed, is one too."""
     try:
-        return family.try_one(random, place)
+        return family.try_one(trial)
     except Unclean as broken:
         notes = getattr(broken, "__notes__", [])
         return Verdict("; ".join(notes), "unclean", str(broken))
