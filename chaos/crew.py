@@ -5,6 +5,7 @@ import os
 import shutil
 import sys
 import time
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
@@ -79,7 +80,7 @@ def trials(
     families: Sequence[Family], counts: Sequence[int], *, seed: str, jobs: int, workshop: Path
 ) -> Iterator[tuple[Family, int, Verdict]]:
     """Make all trials; the verdicts as they come, with the number of the trial."""
-    todo = [Task(f, i) for f, count in enumerate(counts) for i in reversed(range(count))][::-1]
+    todo = deque(Task(f, i) for f, count in enumerate(counts) for i in range(count))
     crew = [Member(families, seed, workshop) for _ in range(min(jobs, len(todo)))]
     try:
         while todo or any(member.task for member in crew):
@@ -87,7 +88,7 @@ def trials(
                 if member.task is None and todo:
                     if member.gone:
                         member = crew[place] = Member(families, seed, workshop)
-                    task = todo.pop()
+                    task = todo.popleft()
                     # the first trial of a process compiles, too
                     member.give(task, families[task.family].seconds + 120.0)
             busy = [member for member in crew if member.task is not None]
