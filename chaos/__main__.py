@@ -24,9 +24,7 @@ def main() -> int:
     os.environ.setdefault("JAX_PLATFORMS", "cpu")
     print(f"seed {asked.seed}, {sum(counts):,} trials in {workshop}", flush=True)
     began = time.monotonic()
-    lines = {
-        family.name: Line(family, count) for family, count in zip(chosen, counts, strict=True)
-    }
+    lines = {family.name: Line(family, count) for family, count in zip(chosen, counts, strict=True)}
     if asked.trial is not None:
         verdict = crew.make(chosen[0], asked.trial, seed=asked.seed, workshop=workshop)
         print(verdict.tried, verdict.outcome, verdict.problem or "clean", sep="\n")
@@ -40,7 +38,9 @@ def main() -> int:
         if line.tried == line.wanted:
             ends = ", ".join(f"{n:,} {name}" for name, n in line.outcomes.most_common())
             seconds = time.monotonic() - began
-            print(f"{seconds:6.0f} s  {family.name}: {line.clean:,} of {line.tried:,} clean; {ends}")
+            print(
+                f"{seconds:6.0f} s  {family.name}: {line.clean:,} of {line.tried:,} clean; {ends}"
+            )
             if line.complaint:
                 print(f"  not clean: {line.complaint}")
             sys.stdout.flush()

@@ -85,7 +85,7 @@ def clean(end: Ended, *, naming: tuple[str, ...] = ()) -> Ended:
     require("Traceback (most recent" not in end.words, f"a traceback was printed:\n{end.words}")
     require(end.memory < MOST_MEMORY, f"it took {end.memory / 2**30:.1f} GB of memory")
     if end.status:
-        said = end.err.strip()
+        said = end.words.strip()
         require(len(said.split()) > 2, f"status {end.status}, and all it said is {said!r}")
         if naming:
             plain = re.sub(r"\s+", "", said)

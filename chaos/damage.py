@@ -184,9 +184,7 @@ def try_one(trial: Trial) -> Verdict:
     return Verdict(f"{algo}, {path.name}: {harm.__name__}", outcome)
 
 
-def _judged(
-    trial: Trial, folder: Path, path: Path, algo: str, name: str, harm: Damage
-) -> str:
+def _judged(trial: Trial, folder: Path, path: Path, algo: str, name: str, harm: Damage) -> str:
     said = []
     damaged = records.contents(folder)
     for reader in READERS:

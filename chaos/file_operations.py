@@ -1,8 +1,11 @@
 """Interruptions at single file operations: killed, without power, or asked to stop just there."""
 
+import shutil
 import signal
-from contextlib import contextmanager
+import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from random import Random
 from unittest import mock
@@ -35,14 +38,17 @@ def _promises(recorder: disk.Recorder, resumed_from: list[int]) -> Iterator[None
         yield
 
 
-def _start(algo: str, log: Path) -> tuple[list[disk.Moment], Path]:
-    """The moments of a whole run from its very beginning, and its folder within `log`."""
+@cache
+def start(algo: str) -> tuple[list[disk.Moment], Path]:
+    """The moments of a whole run from its very beginning, and its folder within the log's."""
     from cmbpo.training import loop
 
+    log = Path(tempfile.mkdtemp(dir=specimen.workshop(), prefix=f"{algo}-"))
     with disk.recorded(log) as recorder, _promises(recorder, []):
         end = ended(lambda: loop.run(specimen.settings(algo, log, total_steps=specimen.LONGER)))
     require(end.status == 0, f"the run to be interrupted failed: {end.words}{end.traceback}")
     (folder,) = log.glob("*/seed-*")
+    shutil.rmtree(log)
     return recorder.moments, folder.relative_to(log)
 
 
@@ -57,9 +63,9 @@ def _go_on(folder: Path) -> tuple[Ended, list[disk.Moment], list[int]]:
 def resume(folder: Path, *args: object) -> Ended:
     """Go on with a run; where it says that nothing was saved yet, say that it may begin anew."""
     end = cmbpo("train", "--resume", folder, *args)
-    if end.status and "--from-the-start" in end.err:
+    if end.status and "--start-anew" in end.err:
         before = records.contents(folder)
-        end = cmbpo("train", "--resume", folder, "--from-the-start", *args)
+        end = cmbpo("train", "--resume", folder, "--start-anew", *args)
         if end.status:
             records.require_nothing_lost(before, folder)
     return end
@@ -87,26 +93,25 @@ def cut_off(trial: Trial) -> Verdict:
     random, place = trial.random, trial.place
     algo = random.choice(["cpo", "cmbpo"])
     wanted = specimen.unbroken(algo)
-    moments, inside = _start(algo, place / "first")
+    moments, inside = start(algo)
     tried = [algo]
-    with noting(f"{algo}: see the folders"):
-        for again in range(random.choice([1, 1, 2, 3])):
-            left, promised, how = _cut(moments, random)
-            tried.append(how)
-            folder = disk.laid_out(left, place / f"left-{again}") / (inside if not again else "")
-            with noting("; ".join(tried)):
-                end, moments, resumed_from = _go_on(folder)
-                if end.status and not promised and not (folder / "config.json").exists():
-                    clean(end, naming=("config.json", "no run"))
-                    return Verdict("; ".join(tried), "nothing had begun yet")
-                clean(end)
-                require(end.status == 0, f"resume failed with {end.status}: {end.err}")
-                require("damaged" not in end.err, f"a checkpoint is damaged: {end.err}")
-                require(
-                    resumed_from and resumed_from[-1] >= promised,
-                    f"checkpoint {promised} was saved, resumed from {resumed_from}",
-                )
-                records.require_same(records.cells(folder), wanted)
+    for again in range(random.choice([1, 1, 2, 3])):
+        left, promised, how = _cut(moments, random)
+        tried.append(how)
+        folder = disk.laid_out(left, place / f"left-{again}") / (inside if not again else "")
+        with noting("; ".join(tried)):
+            end, moments, resumed_from = _go_on(folder)
+            if end.status and not promised and not (folder / "config.json").exists():
+                clean(end, naming=("config.json", "no run"))
+                return Verdict("; ".join(tried), "nothing had begun yet")
+            clean(end)
+            require(end.status == 0, f"resume failed with {end.status}: {end.err}")
+            require("damaged" not in end.err, f"a checkpoint is damaged: {end.err}")
+            require(
+                resumed_from and resumed_from[-1] >= promised,
+                f"checkpoint {promised} was saved, resumed from {resumed_from}",
+            )
+            records.require_same(records.cells(folder), wanted)
     return Verdict("; ".join(tried), "resumed, identical")
 
 
@@ -116,7 +121,7 @@ def asked_to_stop(trial: Trial) -> Verdict:
     algo = random.choice(["cpo", "cmbpo"])
     wanted = specimen.unbroken(algo)
     log = place / "runs"
-    total = len(_start(algo, place / "counted")[0])
+    total = len(start(algo)[0])
     at = random.randrange(1, total)
     numbers = random.choices(STOPS, k=random.choice([1, 1, 2]))
     tried = f"{algo}: {', '.join(n.name for n in numbers)} at operation {at}"
@@ -144,7 +149,7 @@ def asked_to_stop(trial: Trial) -> Verdict:
                     signal.signal(number, handler)
         at_once = end.traceback is not None and "KeyboardInterrupt" in end.traceback
         require(at_once or end.traceback is None, f"traceback:\n{end.traceback}")
-        folders = list(log.glob("*/seed-*"))
+        folders = [path.parent for path in log.glob("*/seed-*/config.json")]
         if not folders:
             return Verdict(tried, "nothing had begun yet")
         end = clean(resume(folders[0]))

@@ -50,8 +50,13 @@ def with_room(folder: Path, room: Room) -> Iterator[None]:
     """A folder on a disk with so much room."""
 
     def opened(
-        file: Any, mode: str = "r", buffering: int = -1, encoding: str | None = None, *args: Any
-    , **kwargs: Any) -> Any:
+        file: Any,
+        mode: str = "r",
+        buffering: int = -1,
+        encoding: str | None = None,
+        *args: Any,
+        **kwargs: Any,
+    ) -> Any:
         if set(mode).isdisjoint("wax") or not disk.is_within(file, folder):
             return disk.real_open(file, mode, buffering, encoding, *args, **kwargs)
         raw = _File(file, mode.replace("b", "").replace("t", ""))

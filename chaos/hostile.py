@@ -10,15 +10,13 @@ from chaos import hostile_checkpoints, hostile_files, specimen
 from chaos.command import Ended, clean, cmbpo, ended, noting
 from chaos.trial import Family, Trial, Verdict, require
 
-COMMANDS = ("evaluate", "export", "report", "verify", "train", "load")
 CANARY = "canary_of_chaos"
 """A module that must not be imported: it leaves a file where it is."""
 
 TRIALS = [
-    (make, command)
-    for make in (*hostile_checkpoints.ALL, *hostile_files.ALL)
-    for command in COMMANDS
-    if command in getattr(make, "commands", COMMANDS)
+    (harm, command)
+    for harm in (*hostile_checkpoints.ALL, *hostile_files.ALL)
+    for command in harm.commands
 ]
 
 
@@ -44,12 +42,12 @@ def canary(place: Path) -> Iterator[Path]:
 
 def try_one(trial: Trial) -> Verdict:
     """Give one hostile folder to one command."""
-    make, command = TRIALS[trial.index % len(TRIALS)]
+    harm, command = TRIALS[trial.index % len(TRIALS)]
     folder = specimen.copied("cpo", trial.place)
     treasure = trial.place / "treasure.txt"
     treasure.write_text("untouched")
-    with noting(f"{make.__name__}: {command}"), canary(trial.place) as sung:
-        given = make(folder, trial.random) or folder
+    with noting(f"{harm.name}: {command}"), canary(trial.place) as sung:
+        given = harm.do(folder, trial.random) or folder
         there = set(_outside(trial.place, folder))
         end = clean(_asked(command, given, trial.place))
         require(not sung.exists(), "it was executed")
@@ -57,9 +55,9 @@ def try_one(trial: Trial) -> Verdict:
         new = set(_outside(trial.place, folder)) - there
         require(not new, f"files appeared outside: {', '.join(sorted(new))}")
         _require_harmless_page(trial.place / "out")
-        right = getattr(make, "then", None)
-        require(right is None or right(command, end), f"status {end.status}: {end.words}")
-    return Verdict(f"{make.__name__}: {command}", "refused" if end.status else "read, harmless")
+        refused = command not in harm.refused_by or end.status == 1
+        require(refused, f"status {end.status}: {end.words}")
+    return Verdict(f"{harm.name}: {command}", "refused" if end.status else "read, harmless")
 
 
 def _asked(command: str, given: Path, place: Path) -> Ended:

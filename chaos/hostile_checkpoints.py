@@ -15,9 +15,11 @@ from typing import Any
 import numpy as np
 
 from chaos import specimen
+from chaos.harm import Harm
 
 BOMB = 3 * 2**30
 """Bytes that a bomb unpacks to."""
+FEW = ("evaluate", "verify", "train")
 
 
 def _newest(folder: Path) -> Path:
@@ -106,13 +108,6 @@ def not_a_number(folder: Path, random: Random) -> None:
     _sealed(path, members, json.loads(members["manifest"].tobytes()))
 
 
-def _is_refused_by_export(command: str, end: Any) -> bool:
-    return command != "export" or end.status == 1
-
-
-not_a_number.then = _is_refused_by_export
-
-
 def turned_shapes(folder: Path, random: Random) -> None:
     """Arrays of other shapes with a right checksum."""
     path = _newest(folder)
@@ -123,16 +118,15 @@ def turned_shapes(folder: Path, random: Random) -> None:
     _sealed(path, members, json.loads(members["manifest"].tobytes()))
 
 
-def _forgery(name: str, change: Callable[[dict[str, Any]], None]) -> Callable[..., None]:
-    def make(folder: Path, random: Random) -> None:
+def _forgery(name: str, change: Callable[[dict[str, Any]], object]) -> Harm:
+    def do(folder: Path, random: Random) -> None:
         forged(_newest(folder), change, {})
 
-    make.__name__ = f"manifest with {name}"
-    return make
+    return Harm(f"manifest with {name}", do, FEW)
 
 
 def forged(
-    path: Path, change: Callable[[dict[str, Any]], None], more: dict[str, np.ndarray]
+    path: Path, change: Callable[[dict[str, Any]], object], more: dict[str, np.ndarray]
 ) -> None:
     """The file with another manifest, and a checksum that is right for it."""
     members = _members(path)
@@ -174,14 +168,13 @@ def deep_json(folder: Path, random: Random) -> None:
         np.savez(file, **members)
 
 
-def _link(target: str) -> Callable[..., None]:
-    def make(folder: Path, random: Random) -> None:
+def _link(target: str) -> Harm:
+    def do(folder: Path, random: Random) -> None:
         path = _newest(folder)
         path.unlink()
         path.symlink_to(path.name if target == "itself" else target)
 
-    make.__name__ = f"checkpoint linked to {target}"
-    return make
+    return Harm(f"checkpoint linked to {target}", do, FEW)
 
 
 def a_pipe(folder: Path, random: Random) -> None:
@@ -220,12 +213,13 @@ FORGERIES = (
     _forgery("update 'x'", lambda m: m["notes"].update(update="x")),
     _forgery("version {}", lambda m: m.update(cmbpo={})),
 )
-ALL: tuple[Callable[..., Any], ...] = (
+WHOLE = (
     *(a_pickle, an_array_of_objects, a_bomb, a_claim, a_lying_directory, many_members),
-    *(names_that_lead_elsewhere, not_a_number, turned_shapes, deep_json, a_pipe),
+    *(names_that_lead_elsewhere, turned_shapes, deep_json, a_pipe),
+)
+ALL = (
+    *(Harm(do.__name__.replace("_", " "), do) for do in WHOLE),
+    Harm("a policy that is not a number", not_a_number, refused_by=("export",)),
     *(_link(target) for target in ("/dev/zero", "/dev/urandom", "/etc/passwd", "itself", "/")),
     *FORGERIES,
 )
-for _make in ALL:
-    if _make in FORGERIES or "linked" in _make.__name__:
-        _make.commands = ("evaluate", "verify", "train")

@@ -12,6 +12,7 @@ from random import Random
 from typing import Any
 
 from chaos import specimen
+from chaos.harm import Harm
 
 SCRIPT = "<script>alert('chaos')"
 """What must not come out of a report as it went in."""
@@ -19,15 +20,14 @@ BOMB = 2_800_000_000
 """Bytes that a bomb unpacks to."""
 
 
-def _config(name: str, change: Callable[[dict[str, Any]], Any]) -> Callable[..., None]:
-    def make(folder: Path, random: Random) -> None:
+def _config(name: str, change: Callable[[dict[str, Any]], Any]) -> Harm:
+    def do(folder: Path, random: Random) -> None:
         path = folder / "config.json"
         config = json.loads(path.read_text())
         config = change(config) or config
         path.write_text(config if isinstance(config, str) else json.dumps(config))
 
-    make.__name__ = f"config.json with {name}"
-    return make
+    return Harm(f"config.json with {name}", do)
 
 
 def _set(**values: Any) -> Callable[[dict[str, Any]], None]:
@@ -40,7 +40,7 @@ def _said(**values: Any) -> Callable[[dict[str, Any]], None]:
 
 CONFIGS = (
     _config("a module as its task", _set(env_id="canary_of_chaos:Robot-v0")),
-    _config("a module and the own limit", _set(env_id="canary_of_chaos:R-v0", cost_limit=[5.0])),
+    _config("a module and a limit", _set(env_id="canary_of_chaos:R-v0", cost_limit=[5.0])),
     _config("a dotted module", _set(env_id="canary_of_chaos.sub:Robot-v0", cost_limit=[5.0])),
     _config("a path as its task", _set(env_id="../../modules/canary_of_chaos:R-v0")),
     _config("a script as its task", _set(env_id=f"{SCRIPT}</script>")),
@@ -50,7 +50,9 @@ CONFIGS = (
     _config("a script as its command", _said(command=[f"{SCRIPT}</script>"])),
     _config("runs elsewhere", _set(log_dir="/etc")),
     _config("another run to begin with", _set(init_from="/dev/zero")),
-    _config("a million names", lambda c: c["settings"].update(dict.fromkeys(map(str, range(10**5))))),
+    _config(
+        "a million names", lambda c: c["settings"].update(dict.fromkeys(map(str, range(10**5))))
+    ),
     _config("a horizon of 0", _said(horizon=0)),
     _config("a horizon 'x'", _said(horizon="x")),
     _config("a horizon of 1e400", _said(horizon=10**400)),
@@ -64,23 +66,21 @@ CONFIGS = (
 )
 
 
-def _linked(name: str, target: str) -> Callable[..., None]:
-    def make(folder: Path, random: Random) -> None:
+def _linked(name: str, target: str) -> Harm:
+    def do(folder: Path, random: Random) -> None:
         path = folder / name
         path.unlink()
         path.symlink_to(path.name if target == "itself" else target)
 
-    make.__name__ = f"{name} linked to {target}"
-    return make
+    return Harm(f"{name} linked to {target}", do, ("report", "evaluate", "verify", "train"))
 
 
-def _piped(name: str) -> Callable[..., None]:
-    def make(folder: Path, random: Random) -> None:
+def _piped(name: str) -> Harm:
+    def do(folder: Path, random: Random) -> None:
         (folder / name).unlink()
         os.mkfifo(folder / name)
 
-    make.__name__ = f"{name} as a pipe"
-    return make
+    return Harm(f"{name} as a pipe", do, ("report", "evaluate", "verify", "train"))
 
 
 LINKS = (
@@ -89,13 +89,12 @@ LINKS = (
 )
 
 
-def _table(name: str, text: Callable[[str], bytes]) -> Callable[..., None]:
-    def make(folder: Path, random: Random) -> None:
+def _table(name: str, text: Callable[[str], bytes]) -> Harm:
+    def do(folder: Path, random: Random) -> None:
         path = folder / random.choice(["progress.csv", "episodes.csv"])
         path.write_bytes(text(path.read_text()))
 
-    make.__name__ = f"table with {name}"
-    return make
+    return Harm(f"table with {name}", do, ("report", "verify", "train"))
 
 
 TABLES = (
@@ -110,20 +109,19 @@ TABLES = (
 )
 
 
-def _packed(name: str, opened: Callable[..., Any]) -> Callable[..., None]:
+def _packed(name: str, opened: Callable[..., Any]) -> Harm:
     def bomb(folder: Path) -> None:
         zeros = b"1\n" * 2**22
         with opened(folder / name, "wb") as file:
             for _ in range(BOMB // len(zeros)):
                 file.write(zeros)
 
-    def make(folder: Path, random: Random) -> None:
+    def do(folder: Path, random: Random) -> None:
         path = specimen.made_once(f"bomb-{name}", bomb) / name
         (folder / "progress.csv").unlink()
         (folder / name).write_bytes(path.read_bytes())
 
-    make.__name__ = f"{name} that is a bomb"
-    return make
+    return Harm(f"{name} that is a bomb", do, ("report", "verify", "train"))
 
 
 BOMBS = (
@@ -132,16 +130,15 @@ BOMBS = (
 )
 
 
-def _tree(name: str, grow: Callable[[Path], None]) -> Callable[..., Path]:
-    def make(folder: Path, random: Random) -> Path:
+def _tree(name: str, grow: Callable[[Path], object]) -> Harm:
+    def do(folder: Path, random: Random) -> Path:
         root = folder.parent / "runs"
         root.mkdir()
         folder.rename(root / "run")
         grow(root)
         return root
 
-    make.__name__ = f"folders with {name}"
-    return make
+    return Harm(f"folders with {name}", do, ("report",))
 
 
 def _deep(root: Path) -> None:
@@ -168,12 +165,12 @@ TREES = (
     _tree("a folder named config.json", lambda root: (_beside(root) / "config.json").mkdir()),
     _tree("a great depth", _deep),
     _tree("a name that is no word", lambda root: (root / "\udcff\n<b>").mkdir()),
-    _tree("a bad folder beside", lambda root: (_beside(root) / "config.json").write_text("{}") and None),
+    _tree("a bad folder beside", lambda root: (_beside(root) / "config.json").write_text("{}")),
 )
 
 
-def _archive(name: str, members: Callable[[tarfile.TarFile, Path], None]) -> Callable[..., Path]:
-    def make(folder: Path, random: Random) -> Path:
+def _archive(name: str, members: Callable[[tarfile.TarFile, Path], None]) -> Harm:
+    def do(folder: Path, random: Random) -> Path:
         path = folder.parent / f"runs.tar{random.choice(['', '.gz', '.xz'])}"
         mode: Any = "w" + {".tar": "", ".gz": ":gz", ".xz": ":xz"}[path.suffix]
         with tarfile.open(path, mode) as archive:
@@ -181,8 +178,7 @@ def _archive(name: str, members: Callable[[tarfile.TarFile, Path], None]) -> Cal
             members(archive, folder)
         return path
 
-    make.__name__ = f"archive with {name}"
-    return make
+    return Harm(f"archive with {name}", do, ("report",))
 
 
 def _add(archive: tarfile.TarFile, name: str, data: bytes = b"{}", **fields: Any) -> None:
@@ -202,10 +198,16 @@ ARCHIVES = (
     _archive("a path upwards", lambda a, f: _add(a, "../../escaped/config.json")),
     _archive("an absolute path", lambda a, f: _add(a, f"{f.parent}/escaped/config.json")),
     _archive("a link, then a file in it", _link_then_file),
-    _archive("a hard link", lambda a, f: _add(
-        a, "x/config.json", b"", type=tarfile.LNKTYPE, linkname=f"{f.parent}/treasure.txt")),
-    _archive("a device", lambda a, f: _add(
-        a, "x/config.json", b"", type=tarfile.CHRTYPE, devmajor=1, devminor=5)),
+    _archive(
+        "a hard link",
+        lambda a, f: _add(
+            a, "x/config.json", b"", type=tarfile.LNKTYPE, linkname=f"{f.parent}/treasure.txt"
+        ),
+    ),
+    _archive(
+        "a device",
+        lambda a, f: _add(a, "x/config.json", b"", type=tarfile.CHRTYPE, devmajor=1, devminor=5),
+    ),
     _archive("a bomb", lambda a, f: _add(a, "x/progress.csv", bytes(600_000_000))),
     _archive("a folder and a file of one name", lambda a, f: _add(a, "run", b"x")),
     _archive("a script in a name", lambda a, f: _add(a, f"{SCRIPT}/config.json")),
@@ -225,16 +227,8 @@ def _own_file(folder: Path, random: Random) -> None:
     (out / "policy.npz").symlink_to(folder.parent / "treasure.txt")
 
 
-_own_reader.__name__, _own_file.__name__ = "reader linked elsewhere", "policy linked elsewhere"
-ALL: tuple[Callable[..., Any], ...] = (
+ALL = (
     *(*CONFIGS, *LINKS, *TABLES, *BOMBS, *TREES, *ARCHIVES),
-    *(_own_reader, _own_file),
+    Harm("reader linked elsewhere", _own_reader, ("export",)),
+    Harm("policy linked elsewhere", _own_file, ("export",)),
 )
-for _make in (*TABLES, *BOMBS):
-    _make.commands = ("report", "verify", "train")
-for _make in (*TREES, *ARCHIVES):
-    _make.commands = ("report",)
-for _make in (_own_reader, _own_file):
-    _make.commands = ("export",)
-for _make in LINKS:
-    _make.commands = ("report", "evaluate", "verify", "train")

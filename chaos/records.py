@@ -5,7 +5,7 @@ import hashlib
 import io
 from pathlib import Path
 
-from cmbpo.columns import is_time
+from cmbpo import columns
 
 from chaos.trial import require
 
@@ -26,8 +26,8 @@ def _rows(path: Path) -> list[dict[str, str]]:
 
 
 def _own(column: str | None) -> bool:
-    """Whether a column is each run's own: a time, or a checksum of a row with times in it."""
-    return column is not None and (is_time(column) or "checksum" in column.lower())
+    """Whether a column is each run's own: a time, or the check of a row with times in it."""
+    return column is not None and (columns.is_time(column) or column == columns.CHECK)
 
 
 def require_same(found: Cells, wanted: Cells) -> None:

@@ -51,7 +51,9 @@ def a_call(trial: Trial) -> Verdict:
 def _half_are_parsed(outcomes: Counter[str]) -> str | None:
     total = sum(outcomes.values())
     unparsed = outcomes["refused in parsing"]
-    return f"only {total - unparsed} of {total} lines passed parsing" if unparsed > total / 2 else None
+    return (
+        f"only {total - unparsed} of {total} lines passed parsing" if unparsed > total / 2 else None
+    )
 
 
 FAMILIES = (
