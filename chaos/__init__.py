@@ -1,1 +1,1 @@
-"""The campaign that tries to make the package lose data, lie, execute or fall over; `make chaos`."""
+"""The campaign that tries to make it lose data, lie, execute or fall over: `make chaos`."""

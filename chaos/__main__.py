@@ -18,7 +18,7 @@ def main() -> int:
     asked = _asked()
     chosen = [f for f in families.ALL if not asked.only or any(w in f.name for w in asked.only)]
     counts = [asked.count or max(round(asked.share * family.count), 1) for family in chosen]
-    workshop = Path(asked.folder or tempfile.mkdtemp(prefix="chaos-")).resolve()
+    workshop = Path(asked.folder or tempfile.mkdtemp(prefix="chaos-", dir=_room())).resolve()
     workshop.mkdir(parents=True, exist_ok=True)
     os.environ["CHAOS_WORKSHOP"] = str(workshop)
     os.environ.setdefault("JAX_PLATFORMS", "cpu")
@@ -51,6 +51,12 @@ def main() -> int:
         shutil.rmtree(workshop)
     print("all clean" if whole else f"not clean; what is left is in {workshop}")
     return int(not whole)
+
+
+def _room() -> str | None:
+    """In memory, if there is room: the disk's part is played by the trials."""
+    memory = Path("/dev/shm")
+    return str(memory) if memory.exists() and shutil.disk_usage(memory).free > 2**31 else None
 
 
 def _complain(line: Line, index: int, verdict: Verdict, seed: str) -> None:

@@ -30,9 +30,9 @@ class Moment:
     operation: str
     names: Names
     folders: tuple[str, ...]
-    bytes: dict[int, bytes]
+    held: dict[int, bytes]
     durable_names: Names
-    durable_bytes: dict[int, bytes]
+    durable_held: dict[int, bytes]
     promised: int
     """The update of the newest checkpoint whose saving had returned; 0 if none had."""
 
@@ -48,8 +48,8 @@ class Recorder:
     _inodes: dict[int, int] = field(default_factory=dict)
     _count: int = 0
     _durable_names: Names = field(default_factory=dict)
-    _durable_bytes: dict[int, bytes] = field(default_factory=dict)
-    _last_bytes: dict[int, bytes] = field(default_factory=dict)
+    _durable_held: dict[int, bytes] = field(default_factory=dict)
+    _last_held: dict[int, bytes] = field(default_factory=dict)
 
     def look(self, operation: str) -> None:
         """Take note of the folder as it is now."""
@@ -64,12 +64,12 @@ class Recorder:
                     if number is None:
                         self._count += 1
                         number = self._count
-                    data = _read(path)
-                    if self._last_bytes.get(number) == data:
-                        data = self._last_bytes[number]
+                    data = read(path)
+                    if self._last_held.get(number) == data:
+                        data = self._last_held[number]
                     names[str(path.relative_to(self.folder))] = number
                     held[number], inodes[found.st_ino] = data, number
-        self._inodes, self._last_bytes = inodes, held
+        self._inodes, self._last_held = inodes, held
         self.moments.append(
             Moment(
                 operation,
@@ -77,7 +77,7 @@ class Recorder:
                 tuple(folders),
                 held,
                 dict(self._durable_names),
-                dict(self._durable_bytes),
+                dict(self._durable_held),
                 self.promised,
             )
         )
@@ -99,14 +99,14 @@ class Recorder:
                 del self._durable_names[name]
         elif inside in latest.names:
             number = latest.names[inside]
-            self._durable_bytes[number] = latest.bytes[number]
+            self._durable_held[number] = latest.held[number]
             self._durable_names.setdefault(inside, number)
 
     def starts_safe(self) -> None:
         """What is there already has been there for long."""
         self.look("the start")
         latest = self.moments[-1]
-        self._durable_names, self._durable_bytes = dict(latest.names), dict(latest.bytes)
+        self._durable_names, self._durable_held = dict(latest.names), dict(latest.held)
         self.moments.clear()
         self.look("the start")
 
@@ -115,7 +115,8 @@ real_open = io.open
 """What is behind `open` whatever a trial puts in its place."""
 
 
-def _read(path: Path) -> bytes:
+def read(path: Path) -> bytes:
+    """What a file holds, even where a trial lets no other reader see it."""
     with real_open(path, "rb") as file:
         return file.read()
 
@@ -143,7 +144,8 @@ def recorded(folder: Path) -> Iterator[Recorder]:
             if busy or not is_within(args[0], recorder.folder):
                 return real(*args, **kwargs)
             look(f"before {name}")
-            result = real(*args, **kwargs)
+            # what is synced is what the model says: to wait for the real disk proves nothing
+            result = None if name == "fsync" else real(*args, **kwargs)
             if name == "fsync":
                 busy = True
                 try:
@@ -190,9 +192,9 @@ Left = dict[str, bytes | None]
 def killed(before: Moment, after: Moment, random: Random) -> Left:
     """What a kill between two operations leaves: what was being written may be half there."""
     left: Left = dict.fromkeys(before.folders)
-    left |= {name: before.bytes[number] for name, number in before.names.items()}
+    left |= {name: before.held[number] for name, number in before.names.items()}
     for name, number in before.names.items():
-        old, new = before.bytes[number], after.bytes.get(number, b"")
+        old, new = before.held[number], after.held.get(number, b"")
         if new.startswith(old) and len(new) > len(old):
             left[name] = new[: random.choice([len(old), random.randint(len(old), len(new))])]
     return left
@@ -211,8 +213,8 @@ def powerless(moment: Moment, random: Random) -> Left:
 
 
 def _surviving(moment: Moment, number: int, random: Random, *, strict: bool) -> bytes:
-    safe = moment.durable_bytes.get(number, b"")
-    now = moment.bytes.get(number, safe)
+    safe = moment.durable_held.get(number, b"")
+    now = moment.held.get(number, safe)
     if strict or safe == now:
         return safe
     if not now.startswith(safe):

@@ -5,11 +5,12 @@ from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
 
+from tests.envs.bad_environments import BAD, LATE
+from tests.tiny import flags
+
 from chaos import late_environments
 from chaos.command import clean, cmbpo, noting
 from chaos.trial import Family, Trial, Verdict, require
-from tests.envs.bad_environments import BAD, LATE
-from tests.tiny import flags
 
 TIMEOUT = 1.0
 """Seconds after which a copy counts as hanging."""

@@ -4,11 +4,12 @@ import os
 import signal
 from pathlib import Path
 
+from tests.tiny import assignments
+
 from chaos import records, specimen
 from chaos.command import noting
 from chaos.processes import Process, children, moment
 from chaos.trial import Family, Trial, Verdict, require
-from tests.tiny import assignments
 
 ATTEMPTS = 6
 """Times that the same command is given before it has to have come to its end."""
@@ -53,11 +54,8 @@ def _require_same(log: Path) -> None:
 
 def _completed(log: Path, said: Path) -> None:
     """Give the command until it comes to its end."""
-    for _ in range(ATTEMPTS):
-        process = Process(*command(log), said=said)
-        if process.status() == 0:
-            return
-    require(False, f"after {ATTEMPTS} attempts: {process.words}")
+    attempts = (Process(*command(log), said=said).status() for _ in range(ATTEMPTS))
+    require(0 in attempts, f"not through after {ATTEMPTS} attempts: {said.read_text()}")
 
 
 def try_one(trial: Trial) -> Verdict:

@@ -113,9 +113,9 @@ def _as_command(run: Any) -> None:
     """As the command line does it: a mistake of the user's or the disk's is a sentence."""
     from cmbpo import cli
 
-    with mock.patch.dict(cli.COMMANDS, {"train": lambda args: run()}):
-        with mock.patch("sys.argv", ["cmbpo", "train"]):
-            cli.main()
+    instead = mock.patch.dict(cli.COMMANDS, {"train": lambda args: run()})
+    with instead, mock.patch("sys.argv", ["cmbpo", "train"]):
+        cli.main()
 
 
 FAMILIES = (

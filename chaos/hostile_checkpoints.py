@@ -47,19 +47,19 @@ def an_array_of_objects(folder: Path, random: Random) -> None:
     array = np.array([_Song()], dtype=object)
     path = _newest(folder)
     members = _members(path)
-    with path.open("wb") as file:
-        np.savez(file, **{**members, random.choice(list(members)): array})
+    _written(path, {**members, random.choice(list(members)): array})
 
 
 def _bomb(folder: Path) -> None:
     zeros = bytes(2**24)
-    with zipfile.ZipFile(folder / "bomb.npz", "w", zipfile.ZIP_DEFLATED) as archive:
-        with archive.open("manifest.npy", "w", force_zip64=True) as file:
-            np.lib.format.write_array_header_1_0(
-                file, {"descr": "|u1", "fortran_order": False, "shape": (BOMB,)}
-            )
-            for _ in range(BOMB // len(zeros)):
-                file.write(zeros)
+    header = {"descr": "|u1", "fortran_order": False, "shape": (BOMB,)}
+    with (
+        zipfile.ZipFile(folder / "bomb.npz", "w", zipfile.ZIP_DEFLATED) as archive,
+        archive.open("manifest.npy", "w", force_zip64=True) as file,
+    ):
+        np.lib.format.write_array_header_1_0(file, header)
+        for _ in range(BOMB // len(zeros)):
+            file.write(zeros)
 
 
 def a_bomb(folder: Path, random: Random) -> None:
@@ -156,16 +156,20 @@ def _sealed(path: Path, members: dict[str, np.ndarray], manifest: Any) -> None:
         "manifest": np.frombuffer(header, np.uint8),
         "checksum": np.frombuffer(digest.digest(), np.uint8),
     }
+    _written(path, members)
+
+
+def _written(path: Path, members: dict[str, np.ndarray]) -> None:
+    arrays: dict[str, Any] = members
     with path.open("wb") as file:
-        np.savez(file, **members)
+        np.savez(file, **arrays)
 
 
 def deep_json(folder: Path, random: Random) -> None:
     """A manifest nested a hundred thousand deep."""
     members = _members(path := _newest(folder))
     members["manifest"] = np.frombuffer(b"[" * 100_000, np.uint8)
-    with path.open("wb") as file:
-        np.savez(file, **members)
+    _written(path, members)
 
 
 def _link(target: str) -> Harm:

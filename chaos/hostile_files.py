@@ -7,6 +7,7 @@ import lzma
 import os
 import tarfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -126,7 +127,7 @@ def _packed(name: str, opened: Callable[..., Any]) -> Harm:
 
 BOMBS = (
     _packed("progress.csv.gz", gzip.open),
-    _packed("progress.csv.xz", lambda path, mode: lzma.open(path, mode, preset=0)),
+    _packed("progress.csv.xz", partial(lzma.open, preset=0)),
 )
 
 

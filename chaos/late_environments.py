@@ -1,9 +1,8 @@
-"""The bad environments of the tests, each going wrong in the first steps, or later, or much later."""
+"""The bad environments of the tests, going wrong in the first steps, later, or much later."""
 
 from functools import partial
 
 import gymnasium
-
 from tests.envs.bad_environments import BAD, HORIZON, LATE
 
 STEPS = (3, 25, 48)

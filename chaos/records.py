@@ -5,9 +5,9 @@ import hashlib
 import io
 from pathlib import Path
 
-from cmbpo import columns
-
+from chaos import disk
 from chaos.trial import require
+from cmbpo import columns
 
 TABLES = ("progress.csv", "episodes.csv")
 Cells = dict[str, list[dict[str, str]]]
@@ -47,7 +47,7 @@ def require_same(found: Cells, wanted: Cells) -> None:
 def contents(folder: Path) -> dict[str, str]:
     """Each file with a hash of its bytes, but for what holds no data."""
     return {
-        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+        str(path.relative_to(folder)): hashlib.sha256(disk.read(path)).hexdigest()
         for path in sorted(folder.rglob("*"))
         if path.is_file() and not path.is_symlink() and not path.name.startswith(".")
     }

@@ -7,11 +7,12 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from tests.tiny import flags
+
 from chaos import memoryless, records, specimen
+from chaos.command import noting
 from chaos.processes import Process, moment
 from chaos.trial import Family, Trial, Verdict, require
-from chaos.command import noting
-from tests.tiny import flags
 
 STEPS = {"cpo": 2600, "cmbpo": 1400, "processes": 700}
 SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP", "SIGKILL", "SIGINT SIGINT", "SIGTERM SIGKILL", "all")

@@ -7,9 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tests.tiny import tiny
+
 from chaos import records
 from cmbpo.settings.schema import TrainSettings
-from tests.tiny import tiny
 
 STEPS = {"cpo": 600, "cmbpo": 600}
 """Real steps of a specimen: a warm-up and four updates."""
@@ -19,7 +20,12 @@ LONGER = 900
 
 def settings(algo: str, log_dir: Path | str, **changes: Any) -> TrainSettings:
     """A tiny run with many short episodes, and a checkpoint after every update."""
-    small = {"num_envs": 2, "first_episode": 10, "seed": 3, "total_steps": STEPS[algo]}
+    small: dict[str, Any] = {
+        "num_envs": 2,
+        "first_episode": 10,
+        "seed": 3,
+        "total_steps": STEPS[algo],
+    }
     if algo == "cpo":
         small["batch_size"] = 100
     return tiny(algo, log_dir, **small | changes)

@@ -2,9 +2,10 @@
 
 from collections import Counter
 
+from tests import command_lines, mutated_configs, python_calls
+
 from chaos.command import ended, noting
 from chaos.trial import Family, Trial, Verdict, require
-from tests import command_lines, mutated_configs, python_calls
 
 
 def a_line(trial: Trial) -> Verdict:
