@@ -58,6 +58,20 @@ def test_an_agent_acts_on_one_observation_and_on_many_within_its_bounds(learned)
     np.testing.assert_array_equal(agent.predict(obs), batch)
 
 
+@pytest.mark.parametrize(
+    ("obs", "said"),
+    [
+        (np.zeros(3), r"the shape \(3,\) and 0 numbers that are not finite; allowed: 4 finite"),
+        (np.zeros((5, 7)), r"the shape \(5, 7\)"),
+        (np.zeros(()), r"the shape \(\)"),
+        ([0.0, np.nan, 0.0, np.inf], "and 2 numbers that are not finite"),
+    ],
+)
+def test_an_observation_that_cannot_be_is_named(learned, obs, said):
+    with pytest.raises(ValueError, match=said):
+        learned[0].predict(obs)
+
+
 def test_an_agent_comes_back_from_its_folder(learned):
     agent, _ = learned
     again = cmbpo.load(agent.folder)

@@ -108,7 +108,8 @@ def probed(updates: int):
 
     def one(carry, key):
         policy, state = carry
-        constraint = Constraint(excess=cost_of(policy) - target, target=target)
+        cost = cost_of(policy)
+        constraint = Constraint(cost - target, target, spent=cost, episodes=jnp.ones(()))
         better, state, step = update.improve(
             policy, state, samples_of(policy), constraint, settings=settings, horizon=1, key=key
         )

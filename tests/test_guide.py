@@ -33,15 +33,16 @@ def test_from_an_empty_folder_to_an_exported_policy(tmp_path):
     train = "train --algo cpo --env-id my_robot:Cart-v0 --cost-limit 10"
     typed(tmp_path, f"{train} --total-steps 2000 {SMALL}")
     (run,) = (tmp_path / "runs" / "cpo-Cart").iterdir()
-    typed(tmp_path, f"train --resume {run} --total-steps 3000")
+    typed(tmp_path, f"train --resume {run} --total-steps 3000 --trust")
     with (run / "progress.csv").open() as file:
         steps = [int(row["TotalEnvSteps"]) for row in csv.DictReader(file)]
     assert steps == [1000, 1500, 2000, 2500, 3000]
     with (run / "episodes.csv").open() as file:
         lengths = {r["length"] for r in csv.DictReader(file) if r["terminated"] == "0"}
     assert lengths == {"200"}, "no episode is glued together across the interruption"
-    assert "cost per 200 steps (limit 10)" in typed(tmp_path, f"evaluate {run} --episodes 2")
-    typed(tmp_path, f"export {run} robot/policy.npz")
+    said = typed(tmp_path, f"evaluate {run} --episodes 2 --trust")
+    assert "cost per 200 steps (limit 10)" in said
+    typed(tmp_path, f"export {run} robot/policy.npz --trust")
     code = "observation = [0.0, 0.0, 1.0]\n" + blocks[1] + "\nprint(action[0])"
     done = subprocess.run(
         [sys.executable, "-c", "import sys; sys.modules['jax'] = None\n" + code],

@@ -1,8 +1,12 @@
 """A request to stop is never lost: not in another one's care, nor before the first update."""
 
+import hashlib
 import os
 import signal
+import subprocess
+import sys
 import threading
+import time
 
 import gymnasium
 import numpy as np
@@ -32,6 +36,111 @@ def test_inside_another_the_outer_list_is_shared_and_its_rule_holds():
     assert signal.getsignal(signal.SIGINT) is before
     with interruption.noted(second_raises=True) as later:
         assert later == []
+
+
+class Heard:
+    """A standard error that knows when it was written to."""
+
+    def __init__(self) -> None:
+        self.lines: dict[str, float] = {}
+
+    def write(self, text: str) -> None:
+        if text.strip():
+            self.lines[text.strip()] = time.monotonic()
+
+    def flush(self) -> None:
+        pass
+
+
+def compiled_work() -> None:
+    """Some seconds of code that does not come back to Python for a signal."""
+    hashlib.pbkdf2_hmac("sha256", b"", b"", 2_000_000)
+
+
+def test_the_first_is_answered_while_compiled_code_runs(monkeypatch):
+    heard = Heard()
+    monkeypatch.setattr(sys, "stderr", heard)
+    with interruption.noted(second_raises=True) as came:
+        threading.Timer(0.1, interrupt).start()
+        compiled_work()
+        end = time.monotonic()
+        assert came == [signal.SIGINT]
+    assert list(heard.lines) == ["finishing this update; again to stop at once"]
+    assert heard.lines[interruption.SAID] < end
+
+
+def test_where_another_one_is_asked_it_answers_itself(monkeypatch):
+    heard = Heard()
+    monkeypatch.setattr(sys, "stderr", heard)
+    with interruption.noted(second_raises=False) as came:
+        interrupt()
+        interrupt()
+    assert came == [signal.SIGINT] * 2
+    assert not heard.lines
+
+
+STUCK = """
+import hashlib, os, signal, threading
+from cmbpo import interruption
+def interrupt(): os.kill(os.getpid(), signal.{signal})
+with interruption.noted(second_raises=True, ends_process=True):
+    threading.Timer(0.1, interrupt).start()
+    threading.Timer(0.3, interrupt).start()
+    hashlib.pbkdf2_hmac("sha256", b"", b"", 200_000_000)
+"""
+
+
+@pytest.mark.parametrize(("number", "status"), [("SIGINT", 130), ("SIGTERM", 143)])
+def test_the_second_ends_a_process_that_is_deep_in_compiled_code(number, status):
+    done = ended(STUCK.format(signal=number))
+    assert (done.returncode, done.stderr) == (status, f"{interruption.SAID}\n")
+
+
+def ended(code: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+
+
+AT_ONCE = """
+import hashlib, os, signal, sys, threading
+from cmbpo import interruption
+def interrupt(): os.kill(os.getpid(), signal.SIGINT)
+with interruption.stopped_at_once():
+"""
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        "interrupt()",
+        "import half_a_module",
+        "threading.Timer(0.1, interrupt).start(); hashlib.pbkdf2_hmac('sha256', b'', b'', 10**8)",
+        "try: interrupt()\n    except BaseException: raise ValueError('of the interruption')",
+        "try: interrupt()\n    finally: print('tidied up')",
+    ],
+)
+def test_a_command_with_nothing_to_save_ends_at_once_and_without_a_word(
+    work, tmp_path, monkeypatch
+):
+    (tmp_path / "half_a_module.py").write_text(
+        "import os, signal\n"
+        "try: os.kill(os.getpid(), signal.SIGINT)\n"
+        "except BaseException: pass\n"
+        "print('the other half')\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
+    done = ended(AT_ONCE + f"    {work}\nprint('went on')")
+    assert (done.returncode, done.stderr) == (130, "")
+    assert done.stdout == ("tidied up\n" if "tidied" in work else "")
+
+
+def test_afterwards_all_is_as_before():
+    handlers = [signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM)]
+    threads = threading.active_count()
+    with interruption.stopped_at_once(), interruption.noted(second_raises=True):
+        pass
+    assert [signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM)] == handlers
+    assert signal.set_wakeup_fd(-1) == -1
+    assert threading.active_count() == threads
 
 
 def test_another_thread_notes_nothing():

@@ -19,6 +19,7 @@ IDS = [str(page.relative_to(ROOT)) for page in PAGES]
 OTHERS = {
     "evaluate": cli.EvaluateCommand,
     "export": cli.ExportCommand,
+    "verify": cli.VerifyCommand,
     "check": cli.CheckCommand,
     "tasks": cli.TasksCommand,
     "experiment": cli.ExperimentCommand,

@@ -6,12 +6,12 @@ What is listed here is public; everything else may change from one version to th
 from typing import TYPE_CHECKING, Any
 
 from cmbpo import tasks
-from cmbpo.settings.presets import preset
-from cmbpo.settings.schema import TrainSettings
 from cmbpo.tasks import registration
 
 if TYPE_CHECKING:
     from cmbpo.agent import Agent, load
+    from cmbpo.settings.presets import preset
+    from cmbpo.settings.schema import TrainSettings
 
 __version__ = "0.1.0"
 __all__ = ["Agent", "TrainSettings", "__version__", "load", "preset", "tasks"]
@@ -20,9 +20,13 @@ registration.register()
 
 
 def __getattr__(name: str) -> Any:
-    """`Agent` and `load` on first use, so that `import cmbpo` stays instant."""
+    """What takes time to import on first use, so that `import cmbpo` stays instant."""
     if name in ("Agent", "load"):
         from cmbpo import agent
 
         return getattr(agent, name)
+    if name in ("TrainSettings", "preset"):
+        from cmbpo.settings import presets
+
+        return getattr(presets, name)
     raise AttributeError(f"module 'cmbpo' has no attribute {name!r}")

@@ -6,15 +6,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from cmbpo.envs.adapter import Environment
 from cmbpo.envs.find import find_task, name_of
+from cmbpo.envs.making import Environment
 from cmbpo.evaluation import evaluate as evaluation
 from cmbpo.networks import Policy
 from cmbpo.runs.run_folder import Run
 from cmbpo.settings.overrides import changed
 from cmbpo.settings.presets import preset as preset_of
 from cmbpo.settings.schema import TrainSettings
+from cmbpo.settings.trust import require_for_training
 from cmbpo.training import loop
 
 Callback = Callable[[Mapping[str, Any]], None]
@@ -37,35 +39,51 @@ class Agent:
         function that makes one. A setting of a group is changed as the command line does it:
         `Agent("cmbpo", "AntSafe-v0", seed=3, policy={"hidden": (64, 64)})`.
         """
-        self._hold(changed(preset_of(algo, name_of(env), preset), changes), env)
+        self._hold(changed(preset_of(algo, name_of(env), preset), changes), env, trusted=True)
 
     @classmethod
-    def of_settings(cls, settings: TrainSettings, env: Environment | None = None) -> "Agent":
-        """An agent with exactly these settings; `env` where it was made in Python."""
+    def of_settings(
+        cls, settings: TrainSettings, env: Environment | None = None, *, trusted: bool = True
+    ) -> "Agent":
+        """An agent with exactly these settings; `env` where it was made in Python.
+
+        Settings of somebody else's are not `trusted`: no module is imported because they name it.
+        """
         agent = cls.__new__(cls)
-        agent._hold(settings, settings.env_id if env is None else env)
+        agent._hold(settings, settings.env_id if env is None else env, trusted=trusted)
         return agent
 
-    def _hold(self, settings: TrainSettings, env: Environment) -> None:
+    def _hold(self, settings: TrainSettings, env: Environment, *, trusted: bool) -> None:
         self.settings = settings
         self._env = None if isinstance(env, str) else env
-        self.task = find_task(settings, self._env)
+        self._trusted = trusted
+        self.task = find_task(settings, self._env, trusted=trusted)
         self.policy: Policy | None = None
         self.folder: Path | None = None
         self._random = np.random.default_rng()
 
     def learn(self, callbacks: Sequence[Callback] = ()) -> "Agent":
         """Train. Each callback gets the row of `progress.csv` after each update."""
+        if not self._trusted:
+            require_for_training(self.settings)
         self.folder, self.policy = loop.run(self.settings, callbacks=callbacks, env=self._env)
         return self
 
-    def predict(self, obs: np.ndarray, deterministic: bool = True) -> np.ndarray:
+    def predict(self, obs: ArrayLike, deterministic: bool = True) -> np.ndarray:
         """The action for one observation, or the actions for a batch, as the environment takes it.
 
         It is within the bounds of the action space, in its units.
         """
+        policy = self._trained()
+        seen, length = np.asarray(obs, float), len(self.task.obs_names)
+        if seen.shape[-1:] != (length,) or not np.isfinite(seen).all():
+            raise ValueError(
+                f"the observation has the shape {seen.shape} and"
+                f" {np.count_nonzero(~np.isfinite(seen))} numbers that are not finite; allowed:"
+                f" {length} finite numbers, or rows of so many"
+            )
         seed = int(self._random.integers(2**31))
-        act = evaluation.act(self._trained(), np.asarray(obs), deterministic, seed)
+        act = evaluation.act(policy, seen, deterministic, seed)
         return self.task.in_units(act)
 
     def evaluate(self, episodes: int = 20, seed: int = 1_000_000) -> "evaluation.Evaluation":
@@ -81,13 +99,22 @@ class Agent:
         return self.policy
 
 
-def load(folder: str | Path, env: Environment | None = None) -> Agent:
+def load(
+    folder: str | Path,
+    env: Environment | None = None,
+    *,
+    trust: bool = False,
+    best: bool = False,
+) -> Agent:
     """The agent of a run folder, with the policy of its newest good checkpoint.
 
-    `env` is only asked for where the run's environment was made in Python.
+    `env` is only asked for where the run's environment was made in Python. A run whose environment
+    is in a module of its maker's imports it only with `trust=True`. With `best=True` the policy is
+    the one that earned most within the limit.
     """
     run = Run.open(folder)
     settings = replace(run.settings, env_id=env) if isinstance(env, str) else run.settings
-    agent = Agent.of_settings(settings, env)
-    agent.folder, agent.policy = run.folder, evaluation.load_policy(run, agent.task)
+    agent = Agent.of_settings(settings, env, trusted=trust or env is not None)
+    agent.folder = run.folder
+    agent.policy = evaluation.load_policy(run, agent.task, best=best)
     return agent

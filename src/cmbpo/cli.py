@@ -5,16 +5,22 @@ Nothing heavy is imported before a command is known, so that help is instant.
 
 import argparse
 import importlib
+import os
+import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
 import tyro
 
-from cmbpo import __version__
+from cmbpo import __version__, interruption, streams
+from cmbpo.bench.commands import BenchAlgorithms, BenchCommand, BenchSimulator, BenchUpdate
 from cmbpo.settings import aliases, flags, overrides, presets, registry
 from cmbpo.settings.schema import EnvSettings, TrainSettings
+from cmbpo.settings.trust import require_for_training
 
 
 def train(args: list[str]) -> None:
@@ -23,15 +29,19 @@ def train(args: list[str]) -> None:
     for name, default in (("algo", None), ("env-id", None), ("preset", None), ("config", None)):
         first.add_argument(f"--{name}", f"--{name.replace('-', '_')}", default=default)
     first.add_argument("--resume")
-    first.add_argument("--total-steps", "--total_steps", type=int)
+    first.add_argument("--trust", action="store_true")
+    first.add_argument("--start-anew", "--start_anew", action="store_true")
+    first.add_argument("--total-steps", "--total_steps", type=flags.whole_number)
     chosen, others = first.parse_known_args(args)
     if chosen.resume is not None:
         _resume(chosen, others)
         return
+    if chosen.start_anew:
+        raise ValueError("--start-anew is given without --resume, the run folder to start anew in")
     start = _from_file(chosen) if chosen.config else _from_preset(chosen)
     _require_read(others, start.algo)
     kind = flags.command(start)
-    command = tyro.cli(kind, args=args, default=kind(), prog="cmbpo train")
+    command = flags.parse(kind, args, "cmbpo train", default=kind())
     values = asdict(command) | {"algo": start.algo, "env_id": start.env_id, "preset": start.preset}
     settings = overrides.changed(
         start, {n: v for n, v in values.items() if n not in flags.NO_SETTINGS}
@@ -39,7 +49,21 @@ def train(args: list[str]) -> None:
 
     from cmbpo.training import loop
 
-    loop.run(settings)
+    with _until_interrupted():
+        loop.run(settings)
+
+
+@contextmanager
+def _until_interrupted() -> Iterator[None]:
+    """What is trained here is saved when a signal asks to stop; the status then tells of it."""
+    with interruption.noted(second_raises=True, ends_process=True) as came:
+        try:
+            yield
+        except KeyboardInterrupt:
+            if not came:
+                raise
+    if came:
+        sys.exit(interruption.status(came[0]))
 
 
 def _resume(chosen: argparse.Namespace, others: list[str]) -> None:
@@ -48,12 +72,18 @@ def _resume(chosen: argparse.Namespace, others: list[str]) -> None:
     if extra := [*given, *(word for word in others if word.startswith("-"))]:
         raise ValueError(
             f"{extra[0]} cannot be given with --resume, which goes on with the run's own settings;"
-            " allowed: --total-steps"
+            " allowed: --total-steps, --start-anew and --trust"
         )
 
     from cmbpo.training import loop
 
-    loop.resume(Path(chosen.resume), total_steps=chosen.total_steps)
+    with _until_interrupted():
+        loop.resume(
+            Path(chosen.resume),
+            total_steps=chosen.total_steps,
+            start_anew=chosen.start_anew,
+            trusted=chosen.trust,
+        )
 
 
 def _from_preset(chosen: argparse.Namespace) -> TrainSettings:
@@ -68,6 +98,8 @@ def _from_file(chosen: argparse.Namespace) -> TrainSettings:
 
     path = Path(chosen.config)
     settings = settings_from_json(read_config(path), where=str(path))
+    if not chosen.trust:
+        require_for_training(settings)
     if chosen.algo is not None and registry.algorithm_name(chosen.algo) != settings.algo:
         raise ValueError(f"--algo is {chosen.algo!r}; allowed with {path}: {settings.algo}")
     for name in ("env_id", "preset"):
@@ -106,19 +138,27 @@ class EvaluateCommand:
     """Seed of the episodes; far from those of training."""
     video: str | None = None
     """File (.mp4 or .gif) for a film of one deterministic episode."""
+    best: bool = False
+    """Take the policy that earned most within the limit instead of the newest."""
+    trust: bool = False
+    """Import the module that the run names: its code runs on this computer."""
 
 
 def evaluate(args: list[str]) -> None:
     """Evaluate the policy of a run."""
-    command = tyro.cli(EvaluateCommand, args=args, prog="cmbpo evaluate")
+    command = flags.parse(EvaluateCommand, args, "cmbpo evaluate")
 
     from cmbpo.evaluation import evaluate as evaluation
+    from cmbpo.training import device
 
+    device.use("auto")
     evaluation.main(
         Path(command.run),
         episodes=command.episodes,
         seed=command.seed,
         video=None if command.video is None else Path(command.video),
+        best=command.best,
+        trusted=command.trust,
     )
 
 
@@ -131,15 +171,21 @@ class ExportCommand:
     """Run folder."""
     file: Annotated[str, tyro.conf.Positional]
     """File to write, as in policy.npz; numpy_policy.py, which reads it, is put beside it."""
+    best: bool = False
+    """Take the policy that earned most within the limit instead of the newest."""
+    trust: bool = False
+    """Import the module that the run names: its code runs on this computer."""
 
 
 def export(args: list[str]) -> None:
     """Write the policy of a run for a robot."""
-    command = tyro.cli(ExportCommand, args=args, prog="cmbpo export")
+    command = flags.parse(ExportCommand, args, "cmbpo export")
 
     from cmbpo.evaluation import export as exporting
+    from cmbpo.training import device
 
-    exporting.main(Path(command.run), Path(command.file))
+    device.use("auto")
+    exporting.main(Path(command.run), Path(command.file), best=command.best, trusted=command.trust)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,7 +200,7 @@ class CheckCommand:
 
 def check(args: list[str]) -> None:
     """Examine an environment of your own."""
-    command = tyro.cli(CheckCommand, args=args, prog="cmbpo check")
+    command = flags.parse(CheckCommand, args, "cmbpo check")
 
     from cmbpo.envs import check as checking
 
@@ -172,7 +218,7 @@ class TasksCommand:
 
 def tasks(args: list[str]) -> None:
     """List or draw the tasks."""
-    command = tyro.cli(TasksCommand, args=args, prog="cmbpo tasks")
+    command = flags.parse(TasksCommand, args, "cmbpo tasks")
 
     from cmbpo.tasks import listing
 
@@ -225,7 +271,7 @@ class ExperimentCommand:
 
 def experiment(args: list[str]) -> None:
     """Run Figure 2, Figure 3 or Table I."""
-    command = tyro.cli(ExperimentCommand, args=args, prog="cmbpo experiment")
+    command = flags.parse(ExperimentCommand, args, "cmbpo experiment")
 
     from cmbpo.experiments import drive, plan
 
@@ -251,58 +297,9 @@ def experiment(args: list[str]) -> None:
     sys.exit(status)
 
 
-@dataclass(frozen=True)
-class BenchSimulator:
-    """Steps per second of each task, beside bare MuJoCo and Gymnasium's own loop."""
-
-    json: Path | None = None
-    """File for the measurements as data."""
-
-
-@dataclass(frozen=True)
-class BenchAlgorithms:
-    """Environment steps per CPU-second of the model-free algorithms, learning included."""
-
-    envs: tuple[str, ...] = ()
-    """Tasks, as in --envs HalfCheetahSafe AntCircle. None given: all."""
-    algos: tuple[str, ...] = ()
-    """Algorithms, as in --algos cpo trpo. None given: all that are model-free."""
-    updates: int = 5
-    """Updates of each that are measured."""
-    cores: int = 2
-    """CPU cores to use."""
-    json: Path | None = None
-    """File for the measurements as data."""
-
-
-@dataclass(frozen=True)
-class BenchUpdate:
-    """Time of each phase of a CMBPO update, and how far it is above what the machine allows."""
-
-    env_id: str = "HalfCheetahSafe-v0"
-    """Task."""
-    preset: str = "default"
-    """Settings: default or paper."""
-    updates: int = 8
-    """Updates that are measured."""
-    archive_rows: int | None = None
-    """Real steps in the archive before the first update. None: what the preset says."""
-    device: Literal["auto", "cpu", "gpu"] = "auto"
-    """Where the networks run."""
-    json: Path | None = None
-    """File for the measurements as data."""
-
-
-BenchCommand = (
-    Annotated[BenchSimulator, tyro.conf.subcommand("simulator")]
-    | Annotated[BenchAlgorithms, tyro.conf.subcommand("algorithms")]
-    | Annotated[BenchUpdate, tyro.conf.subcommand("update")]
-)
-
-
 def bench(args: list[str]) -> None:
     """Measure speed."""
-    command = tyro.cli(BenchCommand, args=args, prog="cmbpo bench", description="Measure speed.")
+    command = flags.parse(BenchCommand, args, "cmbpo bench", description="Measure speed.")
     name = {BenchSimulator: "simulator", BenchAlgorithms: "algorithms", BenchUpdate: "update"}
     module = importlib.import_module(f"cmbpo.bench.{name[type(command)]}")
     module.main(**vars(command))
@@ -318,11 +315,32 @@ class BoundCommand:
 
 def bound(args: list[str]) -> None:
     """Draw Boundary 4.1."""
-    command = tyro.cli(BoundCommand, args=args, prog="cmbpo bound")
+    command = flags.parse(BoundCommand, args, "cmbpo bound")
 
     from cmbpo.theory import tightness
+    from cmbpo.training import device
 
+    device.use("auto")
     tightness.main(command.out)
+
+
+@dataclass(frozen=True)
+class VerifyCommand:
+    """Examine a run folder: its settings, every checkpoint, the best policy and every line of its
+    records. The exit status is 0 if all of it is as it was written."""
+
+    run: Annotated[str, tyro.conf.Positional]
+    """Run folder."""
+
+
+def verify(args: list[str]) -> None:
+    """Examine a run folder for damage."""
+    command = flags.parse(VerifyCommand, args, "cmbpo verify")
+
+    from cmbpo.runs import verify as verifying
+
+    if not verifying.main(Path(command.run)):
+        sys.exit(1)
 
 
 @dataclass(frozen=True)
@@ -337,7 +355,7 @@ class ReportCommand:
 
 def report(args: list[str]) -> None:
     """Make a page and figures from runs."""
-    command = tyro.cli(ReportCommand, args=args, prog="cmbpo report")
+    command = flags.parse(ReportCommand, args, "cmbpo report")
 
     from cmbpo import report as reporting
 
@@ -349,6 +367,7 @@ COMMANDS = {
     "evaluate": evaluate,
     "report": report,
     "export": export,
+    "verify": verify,
     "check": check,
     "experiment": experiment,
     "tasks": tasks,
@@ -370,26 +389,51 @@ def usage() -> str:
 
 
 def main() -> None:
-    """Entry point of the `cmbpo` command: a user's mistake is one sentence, no traceback."""
+    """What the words of the command line ask for: a user's mistake is one sentence."""
+    streams.prepare()
     args = sys.argv[1:]
+    command = f"cmbpo {args[0]}" if args and args[0] in COMMANDS else "cmbpo"
+    with interruption.stopped_at_once():
+        try:
+            _run(args)
+            sys.stdout.flush()
+        except Exception as error:
+            if isinstance(error, OSError) and error.filename == streams.OUTPUT:
+                streams.go_silent(1)
+                if isinstance(error, BrokenPipeError):
+                    sys.exit(interruption.status(signal.SIGPIPE))
+            if (said := sentence(error)) is None:
+                raise
+            sys.exit("\n".join([f"{command}: {said}", *getattr(error, "__notes__", ())]))
+
+
+def sentence(error: Exception) -> str | None:
+    """What went wrong, for its user; None where it is an error of this package, not of theirs."""
+    from cmbpo.envs.failures import EnvironmentFailure
+
+    if isinstance(error, ValueError | EnvironmentFailure):
+        return str(error)
+    if isinstance(error, OSError):
+        why = error.strerror or str(error)
+        return f"{error.filename}: {why}" if error.filename else why
+    if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error):
+        smaller = "--num-envs, --batch-size, --archive-size or the widths of networks"
+        return f"not enough memory ({' '.join(str(error).split())}); what needs less: {smaller}"
+    if "environment variable MUJOCO_GL" in str(error):
+        value = os.environ.get("MUJOCO_GL")
+        return f"MUJOCO_GL is {value!r}; allowed: egl, osmesa, glfw, or leave it out"
+    return None
+
+
+def _run(args: list[str]) -> None:
     if not args or args[0] in ("-h", "--help", "help"):
         print(usage())
-        return
-    if args[0] in ("-V", "--version"):
+    elif args[0] in ("-V", "--version"):
         print(__version__)
-        return
-    if args[0] not in COMMANDS:
-        sys.exit(f"unknown command {args[0]!r}; there are {', '.join(COMMANDS)}")
-    try:
+    elif args[0] not in COMMANDS:
+        raise ValueError(f"unknown command {args[0]!r}; there are {', '.join(COMMANDS)}")
+    else:
         COMMANDS[args[0]](args[1:])
-    except BrokenPipeError:
-        sys.stderr.close()
-    except (ValueError, FileNotFoundError) as mistake:
-        sys.exit(f"cmbpo {args[0]}: {mistake}")
-    except OSError as trouble:
-        sys.exit(f"cmbpo {args[0]}: {trouble.filename or 'a file'}: {trouble.strerror or trouble}")
-    except KeyboardInterrupt:
-        sys.exit(130)
 
 
 if __name__ == "__main__":

@@ -52,6 +52,10 @@ REGRET = Column(
     "Cost/Regret", "Σ over updates of max(0, Constraint/Real − d) · real steps / horizon", "cost"
 )
 VIOLATING_EPISODES = Column("Cost/ViolatingEpisodes", "episodes so far in which a cost exceeded d")
+NOT_FINITE = Column(
+    "Env/NotFinite", "real steps so far with an observation, reward or cost that is not finite"
+)
+RESTARTS = Column("Env/Restarts", "copies started anew so far, since their process died or hung")
 
 LIMIT = Column("Constraint/Limit", "d, the limit", "cost a horizon", per_cost=True)
 COST_ESTIMATE = Column(
@@ -64,6 +68,11 @@ PREDICTED_CHANGE = Column(
     "Constraint/PredictedChange",
     "change of J_c that the surrogate predicts of the step",
     "cost a horizon",
+    per_cost=True,
+)
+COST_SHARE = Column(
+    "Constraint/Share",
+    "φ: share of the step that has to lower the cost, of what the region holds (steered step)",
     per_cost=True,
 )
 REAL_COST = Column(
@@ -205,6 +214,10 @@ EPISODES = (EPISODE_ENV_STEPS, EPISODE_RETURN, EPISODE_COST, EPISODE_LENGTH, TER
 """The columns of episodes.csv, a row per real training episode."""
 
 
+CHECK = Column("check", "a checksum of the row, and one of all rows up to it, to see damage by")
+"""The last column of both: what `cmbpo verify` and every reader compares with the row."""
+
+
 def episode_cost(name: str) -> str:
     """The column of episodes.csv for one of several costs."""
     return f"{EPISODE_COST}_{name}"
@@ -229,6 +242,7 @@ def document() -> Iterator[str]:
             mark = " ‡" if column.per_cost else ""
             yield f"| `{column}`{mark} | {column.meaning} | {column.unit} |"
     yield from ("", "Several costs: `cost_<name>` each, beside their sum.")
+    yield from ("", f"The last column of both is `{CHECK}`: {CHECK.meaning} (`cmbpo verify RUN`).")
 
 
 if __name__ == "__main__":

@@ -13,8 +13,15 @@ from jax.scipy.stats import norm
 
 from cmbpo.networks import Policy
 from cmbpo.policy import clipped
+from cmbpo.policy.cost_control import no_cost_seen, steer
 from cmbpo.policy.lagrangian import adam_multiplier, ascend, control, penalise, pid_multiplier
-from cmbpo.policy.trust_region import Region, barrier_step, cpo_step, trust_region_step
+from cmbpo.policy.trust_region import (
+    Region,
+    barrier_step,
+    cpo_step,
+    steered_step,
+    trust_region_step,
+)
 from cmbpo.trajectory import Samples
 
 REGION = Region(max_kl=0.01, horizon=1.0, cg_damping=1e-3)
@@ -88,6 +95,18 @@ def with_barrier(policy, recovering):
     return policy, recovering
 
 
+def with_steering(policy, control):
+    cost = costs(policy)
+    control, share = steer(
+        control,
+        measured=cost,
+        spent=cost,
+        episodes=jnp.full((), 60.0),
+        aim=jnp.asarray(LIMIT[cost.size], cost.dtype),
+    )
+    return steered_step(policy, samples(policy), share, REGION)[0], control
+
+
 def with_trpo(policy, state):
     return trust_region_step(policy, samples(policy), REGION)[0], state
 
@@ -127,6 +146,7 @@ def start_state(update, n):
         with_cpo: jnp.zeros(()),
         with_trpo: jnp.zeros(()),
         with_barrier: jnp.zeros(n, bool),
+        with_steering: no_cost_seen(n),
         with_trpo_lag: adam_multiplier(n),
         with_trpo_pid: pid_multiplier(n),
         with_ppo_lag: (adam_multiplier(n), clipped.start_optimiser(policy_at(np.zeros(n)))),
@@ -177,6 +197,14 @@ def test_the_barrier_step_reaches_the_best_safe_policy_and_stays_below_the_limit
     assert (cost[:, -50:] <= LIMIT[n] * 1.03).all()
 
 
+@pytest.mark.parametrize("n", [1, 2])
+def test_the_steered_step_reaches_the_best_safe_policy_and_holds_the_limit_in_the_mean(n):
+    mean, deviation, cost = improve(with_steering, STARTS[n], updates=600, hold=True)
+    np.testing.assert_allclose(mean[:, -50:].mean(axis=1), best_mean(deviation[:, -1]), atol=5e-2)
+    held = cost[:, -300:].mean(axis=1)
+    np.testing.assert_allclose(held, np.broadcast_to(LIMIT[n], held.shape), rtol=0.03)
+
+
 @pytest.mark.parametrize(
     ("update", "n"),
     [
@@ -199,7 +227,7 @@ def test_without_constraints_the_limit_is_passed():
     assert (cost[:, -1] > 10.0 * LIMIT[1]).all()
 
 
-@pytest.mark.parametrize("update", [with_cpo, with_barrier])
+@pytest.mark.parametrize("update", [with_cpo, with_barrier, with_steering])
 def test_a_safe_policy_stays_safe_on_its_way(update):
     start = jnp.array([[0.0], [0.5]])
     _, _, cost = improve(update, start, updates=60)

@@ -43,7 +43,8 @@ def setting(n_cost: int = 1) -> tuple[Policy, Samples]:
 
 
 def constraint(excess: float, n_cost: int = 1) -> Constraint:
-    return Constraint(excess=jnp.full(n_cost, excess), target=jnp.full(n_cost, TARGET))
+    target, over = jnp.full(n_cost, TARGET), jnp.full(n_cost, excess)
+    return Constraint(over, target, spent=target + over, episodes=jnp.ones(()))
 
 
 @cache
@@ -141,7 +142,7 @@ def test_a_broken_limit_that_no_step_changes_leaves_the_policy_as_it_is(name):
     assert float(step.kl) > 0.1 * settings.trust_region.max_kl
 
 
-def test_cmbpo_takes_cpos_step_or_the_barriers():
+def test_cmbpo_takes_cpos_step_the_barriers_or_the_steered_one():
     cpo = flatten(update("cpo", -1.0)[1])[0]
     of_cpo = tiny("cpo").trust_region
     same: dict[str, Any] = {
@@ -150,16 +151,28 @@ def test_cmbpo_takes_cpos_step_or_the_barriers():
     }
     found = {
         step: flatten(update("cmbpo", -1.0, trust_region__step=step, **same)[1])[0]
-        for step in ("cpo", "barrier")
+        for step in ("cpo", "barrier", "steered")
     }
     np.testing.assert_array_equal(found["cpo"], cpo)
     assert np.abs(found["barrier"] - cpo).max() > 1e-4
+    assert np.abs(found["steered"] - cpo).max() > 1e-4
 
 
 def test_the_barrier_step_remembers_which_constraints_are_in_recovery():
     *_, before, after, step = update("cmbpo", 1.0, trust_region__step="barrier")
     assert (before.tolist(), after.tolist()) == ([False], [True])
     assert int(step.trust_region.case) == 0
+
+
+def test_the_steered_step_lowers_the_cost_by_the_share_that_its_controller_says():
+    *_, dear = update("cmbpo", 10.0 * TARGET, trust_region__step="steered")
+    *_, cheap = update("cmbpo", -TARGET, trust_region__step="steered")
+    for step in (dear, cheap):
+        reach = np.sqrt(2.0 * tiny("cmbpo").trust_region.max_kl * step.trust_region.s[0])
+        assert float(step.cost_change[0]) <= max(-float(step.share[0]) * 0.3, 0.3) * reach
+    assert float(dear.share[0]) > 0.5 > 0.1 > float(cheap.share[0])
+    assert float(dear.cost_change[0]) < float(cheap.cost_change[0])
+    assert float(dear.reward_change) < float(cheap.reward_change)
 
 
 @pytest.mark.parametrize("name", ["trpo-lag", "ppo-lag"])

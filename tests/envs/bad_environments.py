@@ -182,10 +182,10 @@ class DiesInReset(Fine):
 
 
 class DiesRarely(Fine):
-    """In one of a hundred steps; the seed of the episode decides in which."""
+    """In one of three hundred steps; the seed of the episode decides in which."""
 
     def step(self, action):
-        if self.np_random.random() < 1.0 / 100.0 and self.count > 2:
+        if self.np_random.random() < 1.0 / 300.0 and self.count > 2:
             os._exit(5)
         return super().step(action)
 
@@ -466,4 +466,6 @@ def making(name: str) -> Callable[..., gymnasium.Env]:
 
 
 for _name, _bad in {"fine": Bad(Fine, "goes on", ""), **BAD}.items():
-    gymnasium.register(f"{_name}-v0", entry_point=_bad.make, max_episode_steps=HORIZON)
+    gymnasium.register(
+        f"{_name}-v0", entry_point=lambda make=_bad.make, **_: make(), max_episode_steps=HORIZON
+    )

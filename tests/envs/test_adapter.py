@@ -8,8 +8,10 @@ import pytest
 from gymnasium.spaces import Box
 
 from cmbpo import cli
-from cmbpo.envs.adapter import adapt, maker, time_limit
+from cmbpo.envs.adapter import adapt, adapted
 from cmbpo.envs.custom_task import CustomTask
+from cmbpo.envs.failures import EnvironmentFailure
+from cmbpo.envs.making import maker, time_limit
 from cmbpo.evaluation.video import film
 from cmbpo.runs.errors import RunError
 from cmbpo.settings.schema import EnvSettings
@@ -119,7 +121,7 @@ OBS, INFO = np.zeros(2), {"cost": 0.0}
         (OBS, r"step\(\) returned ndarray; allowed"),
         ((np.zeros(3), 1.0, False, False, INFO), r"float64 of shape \(3,\); allowed: .*\(2,\)"),
         ((None, 1.0, False, False, INFO), r"an observation is None; allowed: numbers of shape"),
-        ((OBS, None, False, False, INFO), "the reward of a step is None; allowed: a number"),
+        ((OBS, None, False, False, INFO), "the reward is None; allowed: a number"),
         ((OBS, 1.0, False, False, {"cost": None}), r"info\['cost'\] is None; allowed: a number"),
         (
             (OBS, 1.0, False, False, {"cost": "much"}),
@@ -183,11 +185,14 @@ def test_a_cost_that_is_no_number_is_one_sentence_of_each_command(monkeypatch, t
     with pytest.raises(SystemExit) as ended:
         typed(monkeypatch, tmp_path, "priceless", step, "check")
     assert ended.value.code == 1
-    assert "refused info['cost'] is None; allowed: a number\n" in capsys.readouterr().out
+    failed = (
+        "info['cost'] is None; allowed: a number. It was step 1 of the episode that reset(seed=0)"
+    )
+    assert f"refused {failed} began, with the action [" in capsys.readouterr().out
     with pytest.raises(SystemExit) as ended:
         typed(monkeypatch, tmp_path, "priceless", step, "train", "--cost-limit", "5")
     assert ended.value.code == (
-        "cmbpo train: priceless:priceless-v0: info['cost'] is None; allowed: a number"
+        f"cmbpo train: priceless:priceless-v0: {failed} began, with the action [0]."
     )
 
 
@@ -211,3 +216,28 @@ def test_a_video_of_what_cannot_draw_says_why(tmp_path):
         RunError, match=r"Dark.* has no render mode 'rgb_array' \(it has: 'ansi'\)$"
     ):
         film(lambda obs: np.zeros(1), task, tmp_path / "film.gif", seed=0)
+
+
+@pytest.mark.parametrize(
+    ("imported", "sentence"),
+    [
+        (
+            "numpy_of_another_name",
+            r"its module needs 'numpy_of_another_name', which is not here .* at .*needy\.py:1 in",
+        ),
+        (
+            "numpy as np\nraise OSError('no bus')",
+            r"Making it raised OSError: no bus, at .*needy\.py:2",
+        ),
+    ],
+)
+def test_a_module_that_fails_to_import_is_not_said_to_be_missing(
+    monkeypatch, tmp_path, imported, sentence
+):
+    (tmp_path / "needy.py").write_text(f"import {imported}\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    with pytest.raises(EnvironmentFailure, match=sentence):
+        adapted(maker("needy:Robot-v0"), ("cost",))
+    with pytest.raises(EnvironmentFailure, match="there is no module 'needless' here or installed"):
+        adapted(maker("needless:Robot-v0"), ("cost",))

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 from gymnasium.spaces import Box, Discrete
 
-from cmbpo.envs.adapter import adapt, random_steps
+from cmbpo.envs.adapter import adapt
 from cmbpo.envs.check import Finding, examine, main
+from cmbpo.envs.random_steps import random_steps
 from cmbpo.settings.schema import EnvSettings
 
 STEPS = 2000

@@ -10,15 +10,10 @@ import numpy as np
 import pytest
 from gymnasium.spaces import Box, Dict, Discrete
 
-from cmbpo.envs.adapter import (
-    action_refusal,
-    adapt,
-    maker,
-    observation_refusal,
-    rescaled,
-    time_limit,
-)
+from cmbpo.envs.adapter import adapt
 from cmbpo.envs.custom_task import CustomTask
+from cmbpo.envs.making import maker, time_limit
+from cmbpo.envs.spaces import action_refusal, observation_refusal, rescaled
 from cmbpo.settings.schema import EnvSettings
 from cmbpo.tasks.environment import ToSafetyGymnasium
 
@@ -244,7 +239,7 @@ def test_a_module_of_the_working_folder_is_found(tmp_path):
         "gymnasium.register('Mine-v0', entry_point=PendulumEnv, max_episode_steps=9)\n"
     )
     code = (
-        "from cmbpo.envs.adapter import maker\n"
+        "from cmbpo.envs.making import maker\n"
         "print(maker('robots:Mine-v0')().spec.max_episode_steps)"
     )
     done = subprocess.run(

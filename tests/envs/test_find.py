@@ -39,7 +39,7 @@ def test_an_environment_handed_over_is_a_task_with_the_limits_and_name_of_the_ru
 )
 def test_an_environment_that_cannot_be_found_is_named(env_id, limit, sentence):
     with pytest.raises(ValueError, match=sentence):
-        find_task(TrainSettings(env_id=env_id, cost_limit=(limit,)))
+        find_task(TrainSettings(env_id=env_id, cost_limit=(limit,)), trusted=True)
 
 
 @pytest.mark.parametrize("limit", [None, (1.0, 2.0)])
@@ -47,6 +47,11 @@ def test_every_cost_needs_its_limit(limit):
     settings = TrainSettings(env_id="python:Cart", cost_limit=limit)
     with pytest.raises(ValueError, match="a number for each cost"):
         find_task(settings, lambda: limited(Cart))
+
+
+def test_a_task_of_this_package_takes_as_many_limits_as_it_has_costs():
+    with pytest.raises(ValueError, match=r"cost_limit is \(1.0, 2.0\).*PointCircle-v0.*each cost"):
+        find_task(replace(preset("cpo", "PointCircle"), cost_limit=(1.0, 2.0)))
 
 
 @pytest.mark.parametrize("changes", [{"cost_key": ("foo",)}, {"horizon": 50}])

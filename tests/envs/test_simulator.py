@@ -150,7 +150,7 @@ def test_physics_that_blow_up_end_one_episode_only(name, value, capfd, tmp_path,
             assert a.cost[1, 0] == 1.0
             assert a.reward[1] == 0.0
             assert np.isnan(a.next_obs[1]).all()
-    assert (sick.blow_ups, well.blow_ups) == (1, 0)
+    assert (sick.mishaps.not_finite, well.mishaps.not_finite) == (1, 0)
     assert capfd.readouterr() == ("", "")
     assert list(tmp_path.iterdir()) == []
 

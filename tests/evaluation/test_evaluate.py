@@ -130,6 +130,12 @@ def test_no_episodes_are_refused(policy):
         evaluate(policy, TASK, episodes=0)
 
 
+@pytest.mark.parametrize("seed", [-1, 2**64])
+def test_a_seed_that_cannot_be_is_refused(policy, seed):
+    with pytest.raises(ValueError, match=f"seed is {seed}; allowed: 0 to 4,294,967,295"):
+        evaluate(policy, TASK, seed=seed)
+
+
 def test_one_observation_and_a_batch_give_the_same_actions(policy):
     obs = np.random.default_rng(0).normal(size=(2, 3, 4))
     batch = act(policy, obs)
@@ -166,6 +172,27 @@ def test_the_command_prints_both_kinds_side_by_side(folder, capsys):
     assert "deterministic" in printed
     assert "stochastic" in printed
     assert "(limit 10)" in printed
+
+
+def test_how_far_the_episodes_are_is_told_until_they_are_done(policy):
+    told = []
+    evaluate(policy, TASK, episodes=3, seed=3, watch=lambda *now: told.append(now))
+    for kind in evaluation.KINDS:
+        shares = [share for of, share in told if of == kind]
+        assert len(shares) > 2
+        assert shares[-1] == 1.0
+        assert 0.0 < shares[0] < 0.5
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_it_is_shown_on_a_terminal_only(terminal, monkeypatch, capfd):
+    if terminal:
+        monkeypatch.setenv("FORCE_COLOR", "1")
+    with evaluation._bars() as watch:
+        watch("deterministic", 0.5)
+    printed = capfd.readouterr()
+    assert ("deterministic" in printed.err) == terminal
+    assert printed.out == ""
 
 
 @pytest.mark.parametrize("name", ["film.xyz", "film"])

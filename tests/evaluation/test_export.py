@@ -1,5 +1,6 @@
 """An exported policy does on NumPy alone what the trained one does."""
 
+import os
 import subprocess
 import sys
 
@@ -61,8 +62,8 @@ def run(request, tmp_path):
     return trained(tmp_path / "runs", request.param)
 
 
-def exported(run, path, monkeypatch):
-    monkeypatch.setattr(sys, "argv", ["cmbpo", "export", str(run), str(path)])
+def exported(run, path, monkeypatch, *flags):
+    monkeypatch.setattr(sys, "argv", ["cmbpo", "export", str(run), str(path), *flags])
     cli.main()
 
 
@@ -91,3 +92,63 @@ def test_a_mistake_is_one_sentence(run, tmp_path, monkeypatch):
         exported(run, tmp_path / "policy.onnx", monkeypatch)
     with pytest.raises(SystemExit, match="/nowhere is no run folder"):
         exported("/nowhere", tmp_path / "policy.npz", monkeypatch)
+
+
+@pytest.fixture
+def point(tmp_path):
+    return trained(tmp_path / "runs", "PointCircle-v0")
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("numpy_policy.py", b"# a controller of my own\n"),
+        ("policy.npz", b"measurements"),
+        ("numpy_policy.py", b""),
+    ],
+)
+def test_what_no_export_wrote_is_not_replaced(point, tmp_path, monkeypatch, name, content):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(SystemExit, match=rf"{name} is there already and no export wrote it"):
+        exported(point, tmp_path / "policy.npz", monkeypatch)
+    assert (tmp_path / name).read_bytes() == content
+    assert not {"policy.npz", "numpy_policy.py"} - {name} & set(os.listdir(tmp_path))
+
+
+def test_an_archive_of_other_arrays_is_not_replaced(point, tmp_path, monkeypatch):
+    np.savez(tmp_path / "policy.npz", mean=np.zeros(3))
+    with pytest.raises(SystemExit, match=r"policy.npz is there already"):
+        exported(point, tmp_path / "policy.npz", monkeypatch)
+    assert np.load(tmp_path / "policy.npz").files == ["mean"]
+
+
+@pytest.mark.parametrize("name", ["policy.npz", "numpy_policy.py"])
+@pytest.mark.parametrize("there", [True, False])
+def test_nothing_is_written_through_a_link(point, tmp_path, monkeypatch, name, there):
+    target = tmp_path / "elsewhere"
+    if there:
+        target.write_text("mine")
+    (tmp_path / name).symlink_to(target)
+    with pytest.raises(SystemExit, match=f"{name} is a symbolic link; allowed: a file"):
+        exported(point, tmp_path / "policy.npz", monkeypatch)
+    assert target.read_text() == "mine" if there else not target.exists()
+
+
+def test_an_export_is_replaced_by_the_next_one(point, tmp_path, monkeypatch):
+    exported(point, tmp_path / "policy.npz", monkeypatch)
+    first = (tmp_path / "policy.npz").stat().st_ino
+    exported(point, tmp_path / "policy.npz", monkeypatch)
+    assert (tmp_path / "policy.npz").stat().st_ino != first
+    assert {path.name for path in tmp_path.iterdir()} == {"policy.npz", "numpy_policy.py", "runs"}
+
+
+def test_the_best_policy_is_exported_where_it_is_asked_for(point, tmp_path, monkeypatch):
+    key = jax.random.key(9)
+    best = Policy(4, 2, hidden=(16, 8), log_std=-1.0, last_layer_scale=1.0, key=key)
+    with pytest.raises(SystemExit, match=r"has no best.npz: no update has kept the limits"):
+        exported(point, tmp_path / "policy.npz", monkeypatch, "--best")
+    with Run.resume(point) as run:
+        run.save_best(best, {"update": 1, "env_steps": 9, "return": 2.0, "cost": [3.0]})
+    exported(point, tmp_path / "policy.npz", monkeypatch, "--best")
+    weight = np.load(tmp_path / "policy.npz")["weight_0"]
+    np.testing.assert_array_equal(weight, best.net.layers[0].weight)

@@ -32,6 +32,17 @@ def test_a_video_that_cannot_be_written_says_so(tmp_path):
         film(lambda obs: np.zeros(2), Cliff(), tmp_path / "film.mp4", seed=0)
 
 
+def test_a_film_takes_the_place_of_a_link_and_leaves_what_it_led_to(tmp_path):
+    (tmp_path / "letter").write_text("mine")
+    (tmp_path / "film.gif").symlink_to(tmp_path / "letter")
+    settings = EnvSettings(horizon=30)
+    task = CustomTask(Painted, name="Painted", cost_limits=(1.0,), settings=settings)
+    film(lambda obs: np.zeros(1), task, tmp_path / "film.gif", seed=0)
+    assert (tmp_path / "letter").read_text() == "mine"
+    assert not (tmp_path / "film.gif").is_symlink()
+    assert {path.name for path in tmp_path.iterdir()} == {"letter", "film.gif"}
+
+
 @pytest.mark.parametrize("name", ["film.mp4", "a/b/film.gif"])
 def test_films_that_can_be_written_are_not_refused(name, tmp_path):
     check_name(tmp_path / name)

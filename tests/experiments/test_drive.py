@@ -5,13 +5,17 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
+from cmbpo.experiments import drive, hold, live, plan
 from cmbpo.runs import config
-from tests.experiments.test_progress import bad_folders
+from tests.experiments.test_progress import HEADER, bad_folders
 from tests.tiny import assignments
 
 CHANGES = {
@@ -111,7 +115,11 @@ def test_a_run_goes_on_after_it_was_killed_and_after_ctrl_c(tmp_path):
         assert "go on with: " in printed
         assert is_saved()
 
-    reached = int(rows(folder)[-1]["TotalEnvSteps"])
+    with long_run() as driver:
+        driver.kill()
+
+    # the run whose driver is gone may still end its update
+    reached = int(rows(folder)[-1]["TotalEnvSteps"]) + 2400
     with start(reached + 480) as driver:
         printed, _ = driver.communicate(timeout=120)
         assert driver.returncode == 0, printed
@@ -128,3 +136,58 @@ def test_a_bad_folder_fails_its_run_and_the_others_go_on(tmp_path):
         assert f"cpo-PointCircle/{folder.name} failed: {reason}" in done.stdout
     assert "4 failed, 1 finished" in done.stdout
     assert updates(tmp_path / "cpo-PointCircle/seed-004") == [1]
+
+
+class StandIn:
+    """An engine whose runs end as soon as they begin."""
+
+    def __init__(self):
+        self.started, self.over = [], []
+
+    def room(self) -> bool:
+        return True
+
+    def start(self, job: plan.Job) -> None:
+        self.started.append(job.name)
+        self.over.append((job, None))
+
+    def progress(self):
+        return {}
+
+    def ended(self):
+        over, self.over = self.over, []
+        return over
+
+    def interrupt(self) -> None: ...
+
+    def kill(self) -> None: ...
+
+
+@pytest.mark.parametrize("it_finishes", [True, False])
+def test_of_two_experiments_at_once_the_second_waits_and_no_run_fails(
+    tmp_path, monkeypatch, capsys, it_finishes
+):
+    monkeypatch.setattr(drive, "PAUSE", 0.02)
+    common = {"envs": ["PointCircle"], "algos": ["cpo"], "total_steps": 100}
+    first, second = plan.jobs("table1", seeds=[0, 1], log_dir=str(tmp_path), **common)
+    held = hold.take(first.folder)
+
+    def the_other_experiment_ends() -> None:
+        if it_finishes:
+            (first.folder / "progress.csv").write_text(HEADER + "100,1,1.0,2.0,10.0,5.0\n")
+            (first.folder / "checkpoints").mkdir()
+            (first.folder / "checkpoints" / "1.npz").touch()
+        held.close()
+
+    lines = {job.name: live.Line(job.name, 100) for job in (first, second)}
+    engine = StandIn()
+    threading.Timer(0.3, the_other_experiment_ends).start()
+    with live.view(list(lines.values())) as view:
+        drive.drive([first, second], engine, lines, view)
+    assert {line.state for line in lines.values()} == {"finished"}
+    assert engine.started == [second.name] + ([] if it_finishes else [first.name])
+    printed = capsys.readouterr().out
+    assert f"{first.name} elsewhere 0%" in printed
+    assert f"process {os.getpid()} has it" in printed
+    with hold.take(first.folder), hold.take(second.folder):
+        pass

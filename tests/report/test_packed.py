@@ -12,7 +12,7 @@ from cmbpo.report import packed
 from cmbpo.report.read import collect
 from tests.report.test_report import ant, command, fake
 
-RESULTS = Path(__file__).resolve().parent.parent / "results"
+RESULTS = Path(__file__).resolve().parents[2] / "results"
 
 
 def pack(folder: Path, archive: Path) -> Path:
@@ -131,3 +131,18 @@ def test_the_notebook_speaks_of_every_question_that_the_archive_has_runs_of():
         questions = {name.split("/")[0] for name in archive.getnames()}
     notebook = (RESULTS / "NOTEBOOK.md").read_text(encoding="utf-8")
     assert {name for name in questions if f"`{name}" not in notebook} == set()
+
+
+def test_an_archive_of_too_many_files_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(packed, "MOST", 20)
+    archive = forged(tmp_path / "many.tar.xz", *[member(f"{i}/x", b"") for i in range(21)])
+    with pytest.raises(packed.UnreadableError, match=r"it holds more than 20 files and folders"):
+        collect([archive])
+
+
+def test_a_bad_archive_beside_a_folder_is_named_and_the_folder_is_read(tmp_path):
+    fake(tmp_path / "run", ant(), episodes=30)
+    (tmp_path / "words.tar.xz").write_text("words")
+    shown = collect([tmp_path / "run", tmp_path / "words.tar.xz"])
+    assert len(shown.runs) == 1
+    assert "words.tar.xz cannot be unpacked" in shown.left_out[0]

@@ -188,7 +188,7 @@ def test_several_costs_have_a_panel_and_a_limit_each(tmp_path):
     folder = fake(tmp_path / "run", ant(cost_limit=(10.0, 50.0)), episodes=40)
     lines = (folder / "episodes.csv").read_text().splitlines()
     costs = ["cost_wall,cost_fall", *["4.0,30.0"] * 40]
-    joined = [f"{a},{b}" for a, b in zip(lines, costs, strict=True)]
+    joined = [f"{a.rpartition(',')[0]},{b}" for a, b in zip(lines, costs, strict=True)]
     (folder / "episodes.csv").write_text("\n".join(joined) + "\n")
     found = collect([folder])
     titles = [panel.title for panel in learning(found.arms, "AntSafe", 50)]
@@ -297,6 +297,19 @@ def test_a_torn_last_row_and_a_torn_archive_do_no_harm(tmp_path, suffix, compres
     (torn / f"episodes.csv.{suffix}").write_bytes(whole[: len(whole) // 2])
     (torn / "episodes.csv").unlink()
     assert "cannot be shown" in words([torn])
+
+
+def test_a_row_that_is_not_as_it_was_written_is_left_out_and_said(tmp_path):
+    folder = fake(tmp_path / "run", ant(), episodes=30)
+    path = folder / "episodes.csv"
+    lines = path.read_text().splitlines(keepends=True)
+    lines[5] = lines[5].replace(",1000,", ",1001,")
+    path.write_text("".join(lines))
+    shown = collect([folder])
+    assert len(shown.runs[0].episodes["env_steps"]) == 29
+    assert shown.left_out == [
+        "run: 1 row of episodes.csv is damaged and left out; cmbpo verify names the lines."
+    ]
 
 
 def test_a_cut_number_is_no_word(tmp_path):

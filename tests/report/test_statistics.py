@@ -15,6 +15,7 @@ from cmbpo.report.statistics import (
     excess,
     first_window,
     interquartile_mean,
+    middle_interval,
     share_interval,
     speed_up,
 )
@@ -63,6 +64,38 @@ def test_an_interval_of_curves_is_that_of_each_time():
     low, high = bootstrap_interval([curves])
     for t in range(3):
         np.testing.assert_allclose((low[t], high[t]), bootstrap_interval([curves[:, t]]))
+
+
+DRAWN = {
+    "normal": lambda rng, shape: rng.normal(size=shape),
+    "skewed": lambda rng, shape: np.exp(rng.normal(size=shape)),
+}
+
+
+@pytest.mark.parametrize("kind", DRAWN)
+@pytest.mark.parametrize("seeds", [3, 4, 5, 10])
+def test_an_interval_covers_as_often_as_it_says_however_few_the_seeds(kind, seeds):
+    """Over 2,000 experiments, each of them a column that is resampled in the same way."""
+    rng = np.random.default_rng(seeds)
+    truth = trim_mean(DRAWN[kind](rng, 400_000), 0.25)
+    scores = DRAWN[kind](rng, (seeds, 2000))
+    low, high = middle_interval([scores], resamples=400)
+    assert 0.92 < ((low <= truth) & (truth <= high)).mean() < 0.985
+
+
+def test_an_interval_of_several_tasks_covers_too():
+    rng = np.random.default_rng(0)
+    places = (0.0, 1.0, 3.0)
+    truth = trim_mean(np.concatenate([p + rng.normal(size=200_000) for p in places]), 0.25)
+    tasks = [place + rng.normal(size=(4, 2000)) for place in places]
+    low, high = middle_interval(tasks, resamples=400)
+    assert 0.93 < ((low <= truth) & (truth <= high)).mean() < 0.985
+
+
+def test_the_interval_is_that_of_the_bootstrap_where_seeds_are_many():
+    scores = np.random.default_rng(6).normal(size=2000)
+    plain, stretched = bootstrap_interval([scores]), middle_interval([scores])
+    np.testing.assert_allclose(stretched, plain, atol=1e-3 * np.ptp(plain))
 
 
 def test_seeds_are_drawn_within_their_own_task():
@@ -186,6 +219,15 @@ def test_a_crossing_counts_the_cost_so_far_and_judges_what_follows():
     np.testing.assert_allclose(found.next_error, np.std([4, 6] * 50, ddof=1) / 10)
     assert found.holds(10.0)
     assert not found.holds(4.0)
+
+
+def test_a_crossing_before_the_first_row_of_progress_has_cost_its_share():
+    """20 episodes cost 5 each; the one row of progress comes after 100 of them, at 500."""
+    table = episodes([9] * 100, [5] * 100)
+    ends, total = np.array([100_000.0]), np.array([500.0])
+    found = crossing(table, ends, total, level=9.0, limit=10.0, num_envs=1, horizon=1000.0)
+    assert (found.env_steps, found.cumulative_cost) == (20_000, 100.0)
+    assert found.next_cost == pytest.approx(5.0)
 
 
 def test_a_run_that_never_arrives_is_censored_where_it_ended():

@@ -1,6 +1,9 @@
 """A run folder survives what happens to runs: kills, damaged files, other versions."""
 
 import dataclasses
+import errno
+import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -10,16 +13,18 @@ import time
 import numpy as np
 import pytest
 
-from cmbpo.runs.errors import RunError
+from cmbpo.runs.errors import DamagedError, RunError
 from cmbpo.runs.run_folder import Run
 from cmbpo.runs.tables import read_table
-from tests.runs.stand_in import row, trained
+from tests.runs.stand_in import episode, row, trained
 from tests.runs.test_checkpoint import a_state, same_bits
 
 
 def without_time(text):
     lines = [line.split(",") for line in text.splitlines()]
-    keep = [i for i, name in enumerate(lines[0]) if not name.startswith("Time/")]
+    keep = [
+        i for i, name in enumerate(lines[0]) if not name.startswith("Time/") and name != "check"
+    ]
     return [[line[i] for i in keep] for line in lines]
 
 
@@ -58,14 +63,13 @@ def test_a_truncated_checkpoint_falls_back_to_the_one_before(run):
             same_bits(run.load(a_state(0)), a_state(1))
 
 
-def test_when_every_checkpoint_is_damaged_the_message_says_so(run):
+def test_when_every_checkpoint_is_damaged_the_message_says_so_and_all_stay(run):
     run.save({"a": 1}, 1)
     run.checkpoints()[0].write_bytes(b"")
-    with (
-        pytest.warns(UserWarning, match="damaged"),
-        pytest.raises(RunError, match="every checkpoint"),
-    ):
-        run.load({"a": 1})
+    for read in (run.load, run.restore):
+        with pytest.raises(RunError, match=r"every checkpoint in .* is damaged: .*1\.npz"):
+            read({"a": 1})
+    assert [path.name for path in run.checkpoints()] == ["1.npz"]
 
 
 def test_resumed_records_are_those_of_the_unbroken_run(settings):
@@ -86,33 +90,170 @@ def test_resumed_records_are_those_of_the_unbroken_run(settings):
     assert run.progress.rows == 12
 
 
-def test_a_run_killed_before_its_first_checkpoint_starts_anew(settings):
+def test_a_run_killed_in_its_warm_up_starts_anew_and_erases_nothing(settings):
     with Run.create(settings) as run:
-        trained(run, range(1, 3))
+        run.record_episodes([episode(1)])
     with Run.resume(run.folder) as run:
         assert run.restore({"update": 0}) is None
-        assert (run.folder / "progress.csv").read_text() == ""
-        trained(run, range(1, 3))
-    assert read_table(run.folder / "progress.csv")["TotalEnvSteps"].tolist() == [1000, 2000]
+        run.record_episodes([episode(2)])
+    assert read_table(run.folder / "episodes.csv")["env_steps"].tolist() == [2000]
+    old = (run.folder / "episodes.csv.old").rename(run.folder / "old.csv")
+    assert read_table(old)["env_steps"].tolist() == [1000]
 
 
-def test_damaged_newer_checkpoints_are_dropped_on_resume(settings):
+@pytest.mark.parametrize("lose", [shutil.rmtree, lambda folder: (folder / "4.npz").unlink()])
+def test_a_run_that_lost_its_checkpoints_is_asked_for_and_nothing_is_erased(settings, lose):
+    with Run.create(settings) as run:
+        trained(run, range(1, 6))
+    records = (run.folder / "progress.csv").read_bytes()
+    lose(run.folder / "checkpoints")
+    with Run.resume(run.folder) as run:
+        with pytest.raises(RunError, match=r"has 5 updates in progress\.csv, but no checkpoint .*"):
+            run.restore({"update": 0})
+        assert (run.folder / "progress.csv").read_bytes() == records
+        assert run.restore({"update": 0}, start_anew=True) is None
+        trained(run, range(1, 5))
+    assert (run.folder / "progress.csv.old").read_bytes() == records
+    assert read_table(run.folder / "progress.csv")["TotalEnvSteps"].tolist()[-1] == 4000
+    assert [path.name for path in run.checkpoints()] == ["4.npz"]
+
+
+def test_damaged_newer_checkpoints_are_set_aside_on_resume(settings):
     with Run.create(settings) as run:
         trained(run, range(1, 9))
         run.checkpoints()[0].write_bytes(b"junk")
+    (run.folder / "checkpoints" / "8.npz.damaged").write_bytes(b"older")
     with Run.resume(run.folder) as run:
-        with pytest.warns(UserWarning, match="8.npz is damaged"):
+        with pytest.warns(UserWarning, match=r"8\.npz is damaged: .*; it is now 8\.npz\.damaged-2"):
             assert run.restore({"update": 0}) == {"update": 4}
         assert [path.name for path in run.checkpoints()] == ["4.npz"]
         assert run.progress.rows == 4
+        trained(run, range(5, 13))
+    kept = {path.name: path.read_bytes() for path in (run.folder / "checkpoints").glob("*.dam*")}
+    assert kept == {"8.npz.damaged": b"older", "8.npz.damaged-2": b"junk"}
+    assert [path.name for path in run.checkpoints()] == ["12.npz", "8.npz"]
 
 
-def test_records_shorter_than_the_checkpoint_says_are_refused(settings):
+@pytest.mark.parametrize(
+    ("failure", "words"),
+    [
+        (OSError(errno.EIO, "Input/output error"), "Input/output error"),
+        (PermissionError(errno.EACCES, "Permission denied"), "Permission denied"),
+        (MemoryError(), "not enough memory"),
+    ],
+)
+def test_a_checkpoint_that_cannot_be_read_stops_the_resume_and_stays(
+    settings, monkeypatch, failure, words
+):
+    """It is as good as ever when the disk, the memory or the right to read it is back."""
+
+    def fail(descriptor, *args):
+        raise failure
+
+    with Run.create(settings) as run:
+        trained(run, range(1, 9))
+    before = contents(run.folder)
+    with Run.resume(run.folder) as run:
+        for read in (run.restore, run.load):
+            with monkeypatch.context() as patch:
+                patch.setattr(os, "fdopen", fail)
+                with pytest.raises(RunError, match=rf"could not read .*8\.npz: .*{words}") as error:
+                    read({"update": 0})
+            assert not isinstance(error.value, DamagedError)
+        assert contents(run.folder) == before
+        assert run.restore({"update": 0}) == {"update": 8}
+
+
+def contents(folder):
+    return {
+        path.name: path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file() and path.name != ".lock"
+    }
+
+
+@pytest.mark.parametrize("name", ["progress.csv", "episodes.csv"])
+def test_lost_records_do_not_block_and_the_checkpoint_then_knows(settings, name):
     with Run.create(settings) as run:
         trained(run, range(1, 5))
-    (run.folder / "progress.csv").write_text("")
-    with Run.resume(run.folder) as run, pytest.raises(RunError, match="has 0 rows, but had 4"):
-        run.restore({"update": 0})
+    (run.folder / name).unlink()
+    for _ in range(2):
+        Run.open(run.folder).load({"update": 0})
+    with Run.resume(run.folder) as run:
+        with pytest.warns(UserWarning, match=f"{name} is lost"):
+            assert run.restore({"update": 0}) == {"update": 4}
+        run.record(row(5))
+        run.record_episodes([episode(5)])
+    with Run.resume(run.folder) as run:
+        assert run.restore({"update": 0}) == {"update": 4}
+        trained(run, range(5, 7))
+    steps = read_table(run.folder / "progress.csv")["TotalEnvSteps"].tolist()
+    assert steps[-2:] == [5000, 6000]
+    assert sorted(set(steps)) == steps
+
+
+def test_damaged_records_block_neither_reading_nor_resume(settings):
+    with Run.create(settings) as run:
+        trained(run, range(1, 5))
+    for name in ("progress.csv", "episodes.csv"):
+        (run.folder / name).write_bytes(b"\0" * 2000)
+    assert Run.open(run.folder).load({"update": 0}) == {"update": 4}
+    with Run.resume(run.folder) as run:
+        run.extend(9000)
+        with pytest.warns(UserWarning, match="has 0 whole rows where the checkpoint noted"):
+            assert run.restore({"update": 0}) == {"update": 4}
+        trained(run, range(5, 7))
+    assert read_table(run.folder / "progress.csv")["TotalEnvSteps"].tolist() == [5000, 6000]
+
+
+def test_a_checkpoint_is_known_by_its_name(settings):
+    with Run.create(settings) as run:
+        trained(run, range(1, 9))
+    newest = run.checkpoints()[0]
+    for name in ("8 (copy).npz", "008.npz", "8.npz.bak", "eight.npz", "٨.npz"):
+        shutil.copy(newest, newest.with_name(name))
+    assert [path.name for path in Run.open(run.folder).checkpoints()] == ["8.npz", "4.npz"]
+    newest.rename(newest.with_name("99.npz"))
+    with pytest.raises(RunError, match=r"99\.npz is the checkpoint of update 8"):
+        Run.open(run.folder).load({"update": 0})
+
+
+def test_retention_counts_only_what_is_known_to_be_good(settings):
+    """A foreign file with a high number does not push out the run's own."""
+    with Run.create(settings) as run:
+        trained(run, range(1, 9))
+        (run.folder / "checkpoints" / "100.npz").write_bytes(b"foreign")
+        trained(run, range(9, 13))
+        assert [path.name for path in run.checkpoints()] == ["100.npz", "12.npz", "8.npz"]
+
+
+@pytest.mark.parametrize("name", [".lock", "progress.csv", "episodes.csv"])
+def test_nothing_is_written_through_a_link(settings, name, tmp_path):
+    with Run.create(settings) as run:
+        trained(run, range(1, 5))
+    precious = tmp_path / "precious"
+    precious.write_text("precious")
+    (run.folder / name).unlink()
+    (run.folder / name).symlink_to(precious)
+    with pytest.raises(RunError, match=name):
+        Run.resume(run.folder)
+    assert precious.read_text() == "precious"
+
+
+FACTS = {"update": 7, "env_steps": 700, "return": 1.5, "cost": [0.5]}
+
+
+def test_the_best_policy_is_a_file_of_its_own(run, settings):
+    with pytest.raises(RunError, match=r"has no best\.npz: no update has kept the limits"):
+        run.load_best(np.zeros(3))
+    run.save_best(np.ones(3), FACTS)
+    found = Run.open(run.folder).load_best(np.zeros(3))
+    np.testing.assert_array_equal(found.state, np.ones(3))
+    assert found.notes["return"] == 1.5
+    with Run.create(dataclasses.replace(settings, seed=9)) as other:
+        shutil.copy(run.folder / "best.npz", other.folder)
+        with pytest.raises(RunError, match=r"best\.npz belongs to another run, as seed = 3"):
+            other.load_best(np.zeros(3))
 
 
 def test_a_folder_opened_to_read_is_not_written_to(run):

@@ -131,6 +131,7 @@ def test_the_ends_of_a_range_belong_to_it_unless_it_says_otherwise(name: str):
         (Range(0.0, 1.0), "0.0 to 1.0"),
         (Range(0.0, 1.0, above=True), "above 0.0, up to 1.0"),
         (Range(0.0, 1.0, below=True), "0.0 to below 1.0"),
+        (Range(0.0, 1.0, above=True, below=True), "above 0.0, below 1.0"),
         (Range(0.0), "0.0 or more"),
         (Range(0.0, above=True), "above 0.0"),
         (Range(), "finite"),
@@ -142,7 +143,7 @@ def test_a_range_is_told_in_words(limits: Range, said: str):
 
 def test_a_type_is_told_in_words():
     assert words(kinds(CriticSettings)["bound_cost"]) == "true or false"
-    assert words(kinds(CriticSettings)["hidden"]).startswith("one or more of a whole number, 1 to")
+    assert words(kinds(CriticSettings)["hidden"]).startswith("one to 16 of a whole number, 1 to")
     assert words(kinds(TrainSettings)["init_from"]) == "a text or None"
 
 
@@ -160,6 +161,9 @@ def test_one_width_and_a_list_of_widths_are_tuples_too():
         ({"rollout.max_horizon": 4}, "rollout.first_horizon is 5; allowed: 1 to max_horizon = 4"),
         ({"rollout.min_horizon": 41}, "rollout.min_horizon is 41; allowed: 1 to max_horizon = 40"),
         ({"real_share.min_real": 5001}, "min_real is 5001; allowed: 1 to max_real = 5000"),
+        ({"algo": "TRPOLag"}, "algo is 'TRPOLag'; allowed: trpo-lag"),
+        ({"preset": "fast"}, "preset is 'fast'; allowed: default, paper"),
+        ({"policy.hidden": (8,) * 17}, "allowed: one to 16 of a whole number, 1 to 65,536"),
         ({"env.cost_key": ("a", "a")}, r"env.cost_key is \('a', 'a'\); allowed: .* each once"),
     ],
 )

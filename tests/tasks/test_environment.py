@@ -1,5 +1,7 @@
 """A task as a Gymnasium environment: its checker, its time, its terms, its translations."""
 
+import copy
+import pickle
 import warnings
 
 import gymnasium
@@ -92,3 +94,32 @@ def test_six_tuples_and_back():
         assert translated[1:] == expected[1:]
         assert cost == expected[4]["cost"]
     assert cost == 1.0
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda env: pickle.loads(pickle.dumps(env))])
+@pytest.mark.parametrize("name", NAMES)
+def test_a_copy_goes_on_to_the_bit_from_the_middle_of_an_episode(name, copied):
+    env = gymnasium.make(f"cmbpo/{name}")
+    act = np.full(SIZES[name][1], 0.5)
+    env.reset(seed=3)
+    env.step(act)
+    twin = copied(env)
+    for _ in range(3):
+        for mine, theirs in zip(env.step(act)[:2], twin.step(act)[:2], strict=True):
+            np.testing.assert_array_equal(mine, theirs)
+    np.testing.assert_array_equal(env.reset()[0], twin.reset()[0])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_actions_are_single_precision_as_clients_expect(name):
+    space = gymnasium.make(f"cmbpo/{name}").action_space
+    assert space.dtype == np.float32
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_before_a_reset_there_is_nothing_to_step_or_to_draw(name):
+    env = TaskEnv(name, render_mode="rgb_array")
+    with pytest.raises(gymnasium.error.ResetNeeded, match=r"^step\(\) needs a reset\(\) before it"):
+        env.step(np.zeros(SIZES[name][1]))
+    with pytest.raises(gymnasium.error.ResetNeeded, match=r"^render\(\) needs"):
+        env.render()

@@ -1,6 +1,7 @@
 """The device is chosen, or its absence said, before anything is computed."""
 
 import json
+import pwd
 import subprocess
 import sys
 
@@ -39,3 +40,21 @@ def test_compiled_programs_are_kept_where_caches_are(tmp_path):
         env={"XDG_CACHE_HOME": str(tmp_path), "PATH": "", "HOME": str(tmp_path)},
     )
     assert json.loads(done.stdout) == [str(tmp_path / "cmbpo"), "cpu"]
+
+
+def test_a_user_without_a_home_has_no_caches(monkeypatch):
+    """As in containers: no HOME, and no entry among the system's users."""
+    monkeypatch.delenv("HOME", raising=False)
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(pwd, "getpwuid", lambda uid: {}[uid])
+    assert device.use("cpu") == "cpu"
+
+
+def test_a_platform_that_is_none_is_named_with_its_variable(monkeypatch):
+    def nothing() -> str:
+        raise RuntimeError("Unable to initialize backend")
+
+    monkeypatch.setenv("JAX_PLATFORMS", "nonsense")
+    monkeypatch.setattr(jax, "default_backend", nothing)
+    with pytest.raises(ValueError, match=r"JAX_PLATFORMS is 'nonsense'.*allowed: cpu.*\[gpu\]"):
+        device.use("auto")

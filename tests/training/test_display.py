@@ -1,7 +1,10 @@
 """The views show what is in the row, nothing that is not, and fit the terminal."""
 
 import io
+import re
+import sys
 
+import numpy as np
 import pytest
 from rich.console import Console
 
@@ -57,7 +60,8 @@ def plain(every=2.0):
 
 @pytest.mark.parametrize("width", [60, 80, 140])
 def test_the_table_fits_its_terminal(width):
-    assert all(len(line) == width for line in drawn(MODEL_BASED, width=width).splitlines())
+    lines = drawn(MODEL_BASED, width=width).splitlines()
+    assert {len(line) for line in lines} == {width - 2}
 
 
 @pytest.mark.parametrize("width", [80, 140])
@@ -148,3 +152,80 @@ def test_each_of_several_costs_stands_beside_its_own_limit():
     table = drawn(row, width=100, colours=True)
     assert "\x1b[1;31m12 of 10" in table
     assert "\x1b[32m30 of 40" in table
+
+
+def test_a_run_that_goes_on_shows_where_it_is_from_its_first_moment(clock):
+    so_far = [MODEL_FREE | {"TotalEnvSteps": 40_000, "Train/Epoch": 4}, MODEL_FREE]
+    out = io.StringIO()
+    with PlainDisplay(Console(file=out), "cpo", total_steps=100_000, so_far=so_far) as view:
+        clock[0] = 10.0
+        view.show(MODEL_FREE | {"TotalEnvSteps": 60_000})
+        clock[0] = 20.0
+        view.show(MODEL_FREE | {"TotalEnvSteps": 70_000})
+    lines = out.getvalue().splitlines()
+    assert lines[1].startswith("going on from update 5 | steps 50,000 | return 1,234 | cost 12.3")
+    assert lines[-1].endswith("left 0:00:30")
+    screen = terminal(100)
+    live = LiveDisplay(screen, "cpo", total_steps=100_000, so_far=so_far)
+    with screen.capture() as capture:
+        screen.print(live)
+    assert "50,000 of 100,000 steps" in capture.get()
+    assert "50%" in capture.get()
+    assert "update 5" in capture.get()
+
+
+def test_rows_are_read_back_without_their_blanks():
+    table = {"TotalEnvSteps": np.array([1.0, 2.0]), "KL": np.array([np.nan, 0.1])}
+    table |= {"Misc/Case": np.array(["", "recovery"])}
+    assert display.rows(table) == [
+        {"TotalEnvSteps": 1.0},
+        {"TotalEnvSteps": 2.0, "KL": 0.1, "Misc/Case": "recovery"},
+    ]
+
+
+def test_short_episodes_are_told_beside_what_they_cost():
+    short = MODEL_BASED | {"Metrics/EpLen": 110.0, "Metrics/EpCost": 0.0}
+    out = io.StringIO()
+    with PlainDisplay(Console(file=out), "cpo", total_steps=100_000, horizon=1000) as view:
+        view.show(short)
+    assert "cost 0 of 10 | cost so far 987 | episode length 110 of 1,000 |" in out.getvalue()
+    out = io.StringIO()
+    with PlainDisplay(Console(file=out), "cpo", total_steps=100_000, horizon=1000) as view:
+        view.show(short | {"Metrics/EpLen": 990.0})
+    assert "episode length" not in out.getvalue()
+
+
+def test_the_cost_of_short_episodes_is_not_green():
+    screen = terminal(100, color_system="standard")
+    live = LiveDisplay(screen, "cpo", total_steps=100_000, horizon=1000)
+    live.show(MODEL_BASED | {"Metrics/EpLen": 110.0})
+    with screen.capture() as capture:
+        screen.print(live)
+    yellow = re.findall(r"\x1b\[33m *([^\x1b]*)", capture.get())
+    assert yellow == ["8.2 of 10", "110 of 1,000"]
+
+
+class Full(io.StringIO):
+    def flush(self) -> None:
+        raise OSError(28, "No space left on device")
+
+
+def test_an_output_that_takes_nothing_is_told_and_gone_on_without(monkeypatch, capsys):
+    silenced = []
+    monkeypatch.setattr(display.streams, "go_silent", silenced.append)
+    view = PlainDisplay(Console(file=Full()), "cpo", total_steps=100_000)
+    view.say("first real steps …")
+    assert silenced == [1]
+    assert "(No space left on device); training goes on without it" in capsys.readouterr().err
+
+
+def test_an_ascii_output_gets_lines_that_it_can_show(monkeypatch):
+    raw = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(raw, encoding="ascii"))
+    with display.view("cpo", total_steps=100_000) as view:
+        view.say("first real steps …")
+        view.show(MODEL_BASED)
+    assert b"first real steps ..." in raw.getvalue()
+    assert b"alpha 0.05" in raw.getvalue()
+    ascii_terminal = Console(file=sys.stdout, force_terminal=True)
+    assert isinstance(display.view("a", total_steps=1, console=ascii_terminal), PlainDisplay)

@@ -14,6 +14,7 @@ from cmbpo.runs.run_folder import Run
 from cmbpo.settings.registry import ALGORITHMS
 from cmbpo.tasks.point_circle import PointCircle
 from cmbpo.training import loop
+from cmbpo.training.real_world import RealWorld
 from cmbpo.training.trainer import Trainer
 from tests.tiny import rows, steps, tiny
 
@@ -64,6 +65,34 @@ def test_a_resumed_run_has_the_rows_of_an_unbroken_one(unbroken, tmp_path):
     loop.resume(folder, total_steps=steps(UPDATES))
     assert rows(folder) == rows(unbroken)
     assert (folder / "episodes.csv").exists() == (unbroken / "episodes.csv").exists()
+
+
+@pytest.mark.parametrize(
+    ("owner", "name"), [(RealWorld, "collect"), (Trainer, "_imagine"), (Trainer, "_guard")]
+)
+def test_a_run_whose_third_update_fails_goes_on_after_its_second(
+    owner, name, unbroken, tmp_path, monkeypatch
+):
+    """Before, while and after the archive, the model and the policy have become others."""
+    work = getattr(owner, name)
+
+    def fail(self, *args, **kwargs):
+        done = work(self, *args, **kwargs)
+        if self.env_steps == steps(3):
+            raise RuntimeError("motor 3")
+        return done
+
+    with monkeypatch.context() as patch:
+        patch.setattr(owner, name, fail)
+        with pytest.raises(RuntimeError, match="motor 3") as failure:
+            loop.run(tiny("cmbpo", tmp_path, total_steps=steps(UPDATES), checkpoint_every=20))
+    (folder,) = tmp_path.glob("*/seed-*")
+    assert f"stands at update 2; go on with: cmbpo train --resume {folder}" in str(
+        failure.value.__notes__
+    )
+    assert rows(folder) == rows(unbroken)[:2]
+    loop.resume(folder)
+    assert rows(folder) == rows(unbroken)
 
 
 def test_rows_after_the_last_checkpoint_are_made_again(unbroken, tmp_path):

@@ -1,15 +1,20 @@
 """The real copies of a run, and the account of what they earned and cost."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 import jax
 import numpy as np
 import pytest
 
 from cmbpo import columns
+from cmbpo.envs.custom_task import CustomTask
+from cmbpo.envs.failures import EnvironmentFailure
 from cmbpo.networks import Policy
+from cmbpo.settings.schema import EnvSettings
 from cmbpo.tasks.point_circle import PointCircle
 from cmbpo.training.real_world import RealWorld
+from tests.envs.bad_environments import making
 from tests.tiny import tiny
 
 COPIES = 5
@@ -89,3 +94,56 @@ def test_it_goes_on_from_its_state_to_the_bit():
     for a, b in zip(jax.tree.leaves(first), jax.tree.leaves(second), strict=True):
         np.testing.assert_array_equal(a, b)
     np.testing.assert_array_equal(one.ledger.cost, other.ledger.cost)
+
+
+def made(name: str, copies: Literal["inline", "processes"], **changes) -> RealWorld:
+    """The copies of a bad environment, with one action and two observations."""
+    settings = EnvSettings(copies=copies)
+    task = CustomTask(making(name), name=name, cost_limits=(5.0,), settings=settings)
+    return RealWorld(task, tiny("cpo", **changes))
+
+
+def act(real: RealWorld, steps: int):
+    small = Policy(2, 1, hidden=(8,), log_std=-1.0, last_layer_scale=1.0, key=jax.random.key(1))
+    return real.collect(small, steps=steps, rows=steps, key=jax.random.key(0))
+
+
+def test_a_failure_says_how_far_the_run_had_come():
+    with pytest.raises(EnvironmentFailure, match=r"motor 3 .* The run had taken 115 real steps\.$"):
+        act(made("raises_in_step", "inline"), 50)
+
+
+def test_numbers_that_are_not_finite_are_counted_said_once_and_remembered():
+    real = made("infinite_once", "inline")
+    act(real, 50)
+    row = real.account(np.array([0.0]), steps=250)
+    assert (row[columns.NOT_FINITE], row[columns.RESTARTS]) == (COPIES, 0)
+    (said,) = real.take_sentences()
+    assert said.startswith("Not finite: observation[0] is inf.")
+    assert said.endswith("The run had taken 115 real steps.")
+    again = made("infinite_once", "inline")
+    again.restore(real.state())
+    assert again.account(np.array([0.0]), steps=250)[columns.NOT_FINITE] == COPIES
+
+
+def test_a_blow_up_of_a_task_is_counted_and_said():
+    real = world()
+    real.simulator._state[1, 3] = np.inf
+    collect(real, 3)
+    assert real.account(np.array([0.0]), steps=15)[columns.NOT_FINITE] == 1
+    (said,) = real.take_sentences()
+    assert said.startswith("The physics of copy 1 blew up: ")
+
+
+def test_a_lost_copy_leaves_no_row_and_no_episode_but_a_count():
+    real = made("kills_itself", "processes", num_envs=2)
+    steps = act(real, 30)
+    real.close()
+    lost = np.asarray(~steps.valid)
+    assert lost.sum() == 2, "the step in which each died"
+    assert np.asarray(steps.last)[lost].all()
+    assert not np.asarray(steps.terminated)[lost].any()
+    assert real.account(np.array([0.0]), steps=60)[columns.RESTARTS] == 2
+    assert all(episode.length == 10 for episode in real.take_episodes())
+    assert len(real.take_sentences()) == 2
+    assert real.state()["simulator"]["restarts"] == 2

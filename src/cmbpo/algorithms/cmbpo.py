@@ -1,54 +1,78 @@
 """CMBPO's policy update: a constrained trust-region step on real and imagined samples.
 
 That the samples are mixed is the training loop's doing (section IV-B of the paper); the step is
-CPO's as printed, or the barrier step, which holds its limit better.
+CPO's as printed, the barrier step, which holds its limit better, or the steered one, which holds it
+in the mean.
 """
 
-from jaxtyping import Array, PRNGKeyArray
+from dataclasses import replace
+
+import jax.numpy as jnp
+from jaxtyping import PRNGKeyArray
 
 from cmbpo.algorithms import cpo
 from cmbpo.algorithms.update import (
     Algorithm,
     Constraint,
     PolicyStep,
+    State,
     by_trust_region,
-    nothing_recovers,
     region,
 )
 from cmbpo.networks import Policy
-from cmbpo.policy.trust_region import barrier_step
+from cmbpo.policy.cost_control import no_cost_seen, steer
+from cmbpo.policy.trust_region import barrier_step, steered_step
 from cmbpo.settings.schema import TrainSettings
 from cmbpo.trajectory import Samples
 
 
 def improve(
     policy: Policy,
-    recovering: Array,
+    state: State,
     samples: Samples,
     constraint: Constraint,
     *,
     settings: TrainSettings,
     horizon: int,
     key: PRNGKeyArray,
-) -> tuple[Policy, Array, PolicyStep]:
-    """CPO's step, or the barrier step; the state is which constraints are in recovery."""
+) -> tuple[Policy, State, PolicyStep]:
+    """CPO's step, the barrier step, whose state is which constraints are in recovery, or the
+    steered one, whose state is its controller."""
     s = settings.trust_region
     if s.step == "cpo":
         policy, _, step = cpo.improve(
             policy, None, samples, constraint, settings=settings, horizon=horizon, key=key
         )
-        return policy, recovering, step
-    policy, recovering, report = barrier_step(
+        return policy, state, step
+    in_region = region(settings, horizon)
+    if s.step == "steered":
+        state, share = steer(
+            state,
+            measured=constraint.target + constraint.excess,
+            spent=constraint.spent,
+            episodes=constraint.episodes,
+            aim=constraint.target,
+        )
+        policy, report = steered_step(policy, samples, share, in_region)
+        return policy, state, replace(by_trust_region(report), share=share)
+    policy, state, report = barrier_step(
         policy,
         samples,
         constraint.excess,
         constraint.target,
-        recovering,
-        region(settings, horizon),
+        state,
+        in_region,
         cost_gain=s.cost_gain,
         hysteresis=s.hysteresis,
     )
-    return policy, recovering, by_trust_region(report)
+    return policy, state, by_trust_region(report)
 
 
-ALGORITHM = Algorithm(nothing_recovers, improve)
+def start(policy: Policy, n_cost: int, settings: TrainSettings) -> State:
+    """No constraint is in recovery, and no cost was seen yet."""
+    del policy
+    steered = settings.trust_region.step == "steered"
+    return no_cost_seen(n_cost) if steered else jnp.zeros(n_cost, bool)
+
+
+ALGORITHM = Algorithm(start, improve)

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import equinox as eqx
-import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from cmbpo.networks import Policy
@@ -22,10 +21,15 @@ State = Any
 
 
 class Constraint(eqx.Module):
-    """J_c − d and d, for each cost and per horizon; d is what the step aims at."""
+    """J_c − d and d, for each cost and per horizon; d is what the step aims at.
+
+    Then what this update's real steps alone cost, and how many episodes they are worth.
+    """
 
     excess: Float[Array, " cost"]
     target: Float[Array, " cost"]
+    spent: Float[Array, " cost"]
+    episodes: Float[Array, ""]
 
 
 class PolicyStep(eqx.Module):
@@ -33,7 +37,8 @@ class PolicyStep(eqx.Module):
 
     `kl` is the mean KL(π_new ‖ π_old); `reward_change` (per step, in standard units) and
     `cost_change` (per horizon) are what the surrogate predicts. Then what only some can say: how a
-    trust-region step was found, the passes and the loss of a clipped one, the multipliers.
+    trust-region step was found, the passes and the loss of a clipped one, the multipliers, the
+    shares of the step that lower each cost.
     """
 
     kl: Float[Array, ""]
@@ -43,6 +48,7 @@ class PolicyStep(eqx.Module):
     passes: Int[Array, ""] | None = None
     loss: Float[Array, ""] | None = None
     multiplier: Float[Array, " cost"] | None = None
+    share: Float[Array, " cost"] | None = None
 
 
 @dataclass(frozen=True)
@@ -72,12 +78,6 @@ def region(settings: TrainSettings, horizon: int) -> Region:
 def no_state(policy: Policy, n_cost: int, settings: TrainSettings) -> None:
     """The start of an algorithm that keeps nothing between updates."""
     del policy, n_cost, settings
-
-
-def nothing_recovers(policy: Policy, n_cost: int, settings: TrainSettings) -> Array:
-    """No constraint is in recovery yet."""
-    del policy, settings
-    return jnp.zeros(n_cost, bool)
 
 
 def by_trust_region(report: TrustRegionReport) -> PolicyStep:

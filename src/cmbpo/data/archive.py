@@ -98,3 +98,23 @@ def add(
         epoch=put(archive.epoch, jnp.full(rows, epoch)),
         added=archive.added + jnp.sum(kept),
     )
+
+
+def next_to_go(archive: Archive, rows: int) -> Archive:
+    """A small archive of the rows, or free places, that the next `rows` would be written to."""
+    position = (archive.cursor + jnp.arange(rows)) % archive.capacity
+
+    def at_position(x: Array) -> Array:
+        return x[position] if x.ndim else x
+
+    return jax.tree.map(at_position, archive)
+
+
+def put_back(archive: Archive, gone: Archive) -> Archive:
+    """The archive as it was when `next_to_go` returned `gone`, if no more were added since."""
+    position = (gone.added + jnp.arange(gone.capacity)) % archive.capacity
+
+    def put(now: Array, before: Array) -> Array:
+        return now.at[position].set(before) if now.ndim else before
+
+    return jax.tree.map(put, archive, gone)

@@ -32,7 +32,7 @@ def collect(
 
     The policy's draw is what is recorded; the robot receives it clipped to [−1, 1]. The
     policy runs on the CPU, where the simulator is, whatever device learns. Where physics blew up,
-    the next state is not finite.
+    the next state is not finite; where a copy was lost, the row is no data.
     """
     task, num_envs = simulator.task, simulator.num_envs
     n_obs, n_act = simulator.obs.shape[1], len(task.act_names)
@@ -42,6 +42,7 @@ def collect(
     random = np.random.Generator(np.random.Philox(key=np.asarray(jax.random.key_data(key), "u8")))
     noise = random.standard_normal((steps, num_envs, n_act), np.float32)
 
+    # Padded to `rows`: α changes the number of steps, and another shape would compile anew.
     def blank(*shape: int, dtype: type = np.float32) -> np.ndarray:
         return np.zeros((rows, num_envs, *shape), dtype)
 
@@ -55,6 +56,7 @@ def collect(
         step = simulator.step(np.clip(act[t], -1.0, 1.0))
         next_obs[t] = step.next_obs
         reward[t], cost[t] = step.reward, step.cost
+        valid[t] = ~step.lost
         terminated[t], last[t] = step.terminated, step.terminated | step.truncated
         episodes += ledger.note(
             step.reward,
@@ -64,8 +66,6 @@ def collect(
             cut=step.cut,
             allotted=step.allotted,
         )
-    # Padded to `rows`: α changes the number of steps, and another shape would compile anew.
-    valid[:steps] = True
     # The record is cut here though the episodes run on: the last row bootstraps with V.
     last[steps - 1 :] = True
     record = Steps(*map(jnp.asarray, (obs, act, next_obs, reward, cost, terminated, last, valid)))

@@ -11,19 +11,13 @@ from gymnasium.spaces import Box
 from jaxtyping import Float, Int
 from rich.console import Console
 
-from cmbpo.envs.adapter import (
-    EnvAdapter,
-    Environment,
-    Transitions,
-    action_refusal,
-    adapt,
-    maker,
-    observation_refusal,
-    random_steps,
-    time_limit,
-)
+from cmbpo.envs.adapter import EnvAdapter, adapt, adapted
 from cmbpo.envs.cost_predictability import predictability
 from cmbpo.envs.custom_task import CustomTask, complaints
+from cmbpo.envs.failures import EnvironmentFailure, Guard
+from cmbpo.envs.making import Environment, maker, time_limit
+from cmbpo.envs.random_steps import Transitions, random_steps
+from cmbpo.envs.spaces import action_refusal, observation_refusal
 from cmbpo.settings.registry import is_built_in
 from cmbpo.settings.schema import EnvSettings
 
@@ -61,7 +55,12 @@ def refused(sentence: str) -> Finding:
 def examine(env: Environment, settings: EnvSettings, *, steps: int = STEPS) -> Iterator[Finding]:
     """Look at an environment, one finding after the other; ends early where nothing more works."""
     make = maker(env)
-    first = make()
+    try:
+        with Guard(settings.timeout)("Making it"):
+            first = make()
+    except EnvironmentFailure as failure:
+        yield refused(str(failure))
+        return
     spaces = list(_spaces(first))
     yield from spaces
     if any(finding.verdict == "refused" for finding in spaces):
@@ -72,13 +71,14 @@ def examine(env: Environment, settings: EnvSettings, *, steps: int = STEPS) -> I
     if limit.verdict == "refused":
         settings = replace(settings, horizon=None if time_limit(first) else horizon)
     try:
-        adapted = adapt(first, settings.cost_key)
+        one = adapt(first, settings.cost_key, timeout=settings.timeout)
         began = time.perf_counter()
-        rows = random_steps(adapted, steps, horizon=horizon, seed=0)
+        rows = random_steps(one, steps, horizon=horizon, seed=0)
         seconds = (time.perf_counter() - began) / steps
-        repeats = _repeats(adapted, adapt(make(), settings.cost_key), horizon)
-    except ValueError as error:
-        yield refused(str(error))
+        other = adapted(make, settings.cost_key, timeout=settings.timeout)
+        repeats = _repeats(one, other, horizon)
+    except EnvironmentFailure as failure:
+        yield refused(str(failure))
         return
     yield _speed(seconds)
     yield repeats
@@ -86,7 +86,7 @@ def examine(env: Environment, settings: EnvSettings, *, steps: int = STEPS) -> I
     yield from _endings(rows, horizon)
     for i, name in enumerate(settings.cost_key):
         yield from _cost(rows, i, name, horizon)
-    yield from _functions(make, adapted, settings, rows)
+    yield from _functions(make, one, settings, rows)
 
 
 def _spaces(env: gymnasium.Env) -> Iterator[Finding]:

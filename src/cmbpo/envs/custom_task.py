@@ -9,15 +9,12 @@ import numpy as np
 from gymnasium.spaces import Box
 from jaxtyping import Bool, Float
 
-from cmbpo.envs.adapter import (
-    EnvAdapter,
-    Transitions,
-    adapt,
-    random_steps,
-    rescaled,
-    time_limit,
-)
-from cmbpo.envs.vector import VectorCopies
+from cmbpo.envs.adapter import EnvAdapter, adapted
+from cmbpo.envs.copies.vector import VectorCopies
+from cmbpo.envs.failures import EnvironmentFailure
+from cmbpo.envs.making import time_limit
+from cmbpo.envs.random_steps import Transitions, random_steps
+from cmbpo.envs.spaces import rescaled
 from cmbpo.settings.schema import EnvSettings
 from cmbpo.tasks.task import Task
 
@@ -50,8 +47,8 @@ class CustomTask(Task):
             env = self.environment()
             env.reset(seed=0)
             env.step(np.zeros(env.bounds.shape))
-        except ValueError as problem:
-            raise ValueError(f"{name}: {problem}") from problem
+        except EnvironmentFailure as problem:
+            raise EnvironmentFailure(f"{name}: {problem}") from problem
         self.horizon = _horizon(env, name, settings.horizon)
         self._bounds = env.bounds
         self.obs_names = tuple(f"obs_{i}" for i in range((env.observation_space.shape or (0,))[0]))
@@ -73,13 +70,14 @@ class CustomTask(Task):
         return self._bounds
 
     def copies(self, num_envs: int, *, threads: int) -> VectorCopies:
-        """Copies in Gymnasium's vector environments, whose physics need no threads of ours."""
+        """Copies in line or in processes, whose physics need no threads of ours."""
         del threads
         return VectorCopies(self.make, num_envs, settings=self.settings)
 
     def environment(self, **options: Any) -> EnvAdapter:
         """One more copy; `options`, such as the render mode, go to what makes it."""
-        return adapt(self.make(**options), self.settings.cost_key)
+        settings = self.settings
+        return adapted(self.make, settings.cost_key, timeout=settings.timeout, **options)
 
     def in_units(self, act: Float[Any, "*batch act"]) -> Float[Any, "*batch act"]:
         """The environment's action for a policy's, which is within [−1, 1]."""

@@ -1,23 +1,28 @@
 """The task of a run: one of this package, or one made of the user's environment."""
 
+from collections.abc import Sequence
 from dataclasses import fields
 
 import gymnasium
 import numpy as np
 
 from cmbpo import tasks
-from cmbpo.envs.adapter import Environment, maker
 from cmbpo.envs.custom_task import CustomTask
+from cmbpo.envs.making import Environment, maker
 from cmbpo.settings.registry import is_built_in
 from cmbpo.settings.schema import EnvSettings, TrainSettings
+from cmbpo.settings.trust import IN_PYTHON, require_for_acting
 from cmbpo.tasks.task import Task
 
-IN_PYTHON = "python:"
-"""What the `env_id` of a run begins with whose environment was handed over in Python."""
 
+def find_task(
+    settings: TrainSettings, env: Environment | None = None, *, trusted: bool = False
+) -> Task:
+    """The task of a run: one of this package, or one made of the user's environment.
 
-def find_task(settings: TrainSettings, env: Environment | None = None) -> Task:
-    """The task of a run: one of this package, or one made of the user's environment."""
+    Only settings that are `trusted`, being the user's own words or those of a run folder that the
+    user trusts, have a module imported because they name it.
+    """
     if env is None and is_built_in(settings.env_id):
         for field in fields(EnvSettings):
             if (value := getattr(settings.env, field.name)) != field.default:
@@ -25,13 +30,17 @@ def find_task(settings: TrainSettings, env: Environment | None = None) -> Task:
                     f"env.{field.name} is {value!r}; allowed for {settings.env_id}:"
                     f" {field.default!r}, since it is a task of this package"
                 )
-        return tasks.get(settings.env_id)
+        task = tasks.get(settings.env_id)
+        _require_limits(settings.cost_limit or task.cost_limits, task.cost_names, settings.env_id)
+        return task
     name = settings.env_id.removeprefix(IN_PYTHON)
     if env is None and settings.env_id.startswith(IN_PYTHON):
         raise ValueError(
             f"the environment of this run, {name}, was made in Python; hand it over again, as in"
             " cmbpo.load(run, env=…)"
         )
+    if env is None and not trusted:
+        require_for_acting(settings)
     limits, costs = settings.cost_limit, settings.env.cost_key
     task = CustomTask(
         maker(settings.env_id if env is None else env),
@@ -39,12 +48,16 @@ def find_task(settings: TrainSettings, env: Environment | None = None) -> Task:
         cost_limits=limits or (np.inf,) * len(costs),
         settings=settings.env,
     )
+    _require_limits(limits, costs, name)
+    return task
+
+
+def _require_limits(limits: Sequence[float] | None, costs: Sequence[str], name: str) -> None:
     if limits is None or len(limits) != len(costs):
         raise ValueError(
             f"cost_limit is {limits}; allowed for {name}: a number for each cost"
             f" ({', '.join(costs)}), as in --cost-limit {' '.join(['25'] * len(costs))}"
         )
-    return task
 
 
 def name_of(env: Environment) -> str:

@@ -6,16 +6,16 @@ import numpy as np
 from jaxtyping import Float
 
 from cmbpo.data.real_step import RealStep
-from cmbpo.tasks.task import Task, checked
+from cmbpo.tasks.task import Mishaps, Task, checked
 
 
 class Simulator:
     """N copies of a task, each reset when its episode ends.
 
-    What steps them is the task's choice (`Task.copies`): threads of MuJoCo, or Gymnasium's vector
-    environments. Copy i draws from its own random generator, seeded with (seed, i): the same
-    seed and actions give the same trajectories to the bit for any number of threads and of other
-    copies. Of a task of this package, copy 0 does what `gymnasium.make(task.env_id)` does after
+    What steps them is the task's choice (`Task.copies`): threads of MuJoCo, or copies of the user's
+    environment. Copy i draws from its own random generator, seeded with (seed, i): the same seed
+    and actions give the same trajectories to the bit for any number of threads and of other copies.
+    Of a task of this package, copy 0 does what `gymnasium.make(task.env_id)` does after
     `reset(seed=seed)`.
     """
 
@@ -53,7 +53,6 @@ class Simulator:
         self._left = self._allotted.copy()
         if stagger:
             self._left = -(-self._allotted * np.arange(1, num_envs + 1) // num_envs)
-        self.blow_ups = 0
         self._state, self.obs = self._copies.begin(np.arange(num_envs), self._random)
 
     def step(self, act: Float[np.ndarray, "N act"]) -> RealStep:
@@ -67,17 +66,17 @@ class Simulator:
         ended = np.flatnonzero(out.truncated | over | out.terminated)
         if len(ended):
             self._reset(ended)
-        self.blow_ups += int(out.blown_up.sum())
         return RealStep(
             next_obs=out.obs,
             reward=out.reward,
             cost=out.cost,
             terminated=out.terminated,
             truncated=out.truncated | over,
-            cut=over & ~out.truncated,
+            cut=over & ~out.truncated | out.lost,
             allotted=allotted,
             obs=self.obs,
             blew_up=out.blown_up,
+            lost=out.lost,
             terms=out.terms,
         )
 
@@ -101,7 +100,8 @@ class Simulator:
             "allotted": self._allotted.copy(),
             "episode_steps": np.array(self.episode_steps),
             "random": np.stack([_pack(random) for random in self._random]),
-            "blow_ups": np.array(self.blow_ups),
+            "blow_ups": np.array(self.mishaps.not_finite),
+            "restarts": np.array(self.mishaps.restarts),
         }
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
@@ -122,11 +122,17 @@ class Simulator:
         self._left = np.array(state["steps_left"], np.int64)
         self._allotted = np.array(state["allotted"], np.int64)
         self.episode_steps = float(state["episode_steps"])
-        self.blow_ups = int(state["blow_ups"])
+        self.mishaps.not_finite = int(state["blow_ups"])
+        self.mishaps.restarts = int(state["restarts"])
         for random, packed in zip(self._random, state["random"], strict=True):
             random.bit_generator.state = _unpack(packed)
         if not self.restorable:
             self._state, self.obs = self._copies.begin(np.arange(self.num_envs), self._random)
+
+    @property
+    def mishaps(self) -> Mishaps:
+        """What went wrong in the copies so far."""
+        return self._copies.mishaps
 
     @property
     def restorable(self) -> bool:

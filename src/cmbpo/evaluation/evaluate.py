@@ -1,7 +1,9 @@
 """Episodes without learning: what a policy earns and costs, with and without its noise."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -10,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 from rich.console import Console
+from rich.progress import Progress
 from rich.table import Table
 from scipy.special import stdtrit
 
@@ -17,11 +20,17 @@ from cmbpo.envs.find import find_task
 from cmbpo.envs.simulator import Simulator
 from cmbpo.evaluation.video import check_name, film
 from cmbpo.networks import Policy
+from cmbpo.runs.errors import RunError
 from cmbpo.runs.run_folder import Run
 from cmbpo.tasks.task import Task
 
+KINDS = ("deterministic", "stochastic")
+"""Episodes with the mean action, and with drawn ones."""
 COPIES = 128
 """Most episodes that run side by side."""
+
+Watch = Callable[[str, float], None]
+"""Told which kind of episodes run, and how much of them is done."""
 
 
 class Estimate(NamedTuple):
@@ -101,7 +110,7 @@ class Evaluation(NamedTuple):
         sides = (self.deterministic, self.stochastic)
         table = Table(caption="± 95 % confidence interval of the mean (Student's t over episodes)")
         table.add_column("")
-        for name in ("deterministic", "stochastic"):
+        for name in KINDS:
             table.add_column(name, justify="right")
         table.add_row("return", *(str(side.mean_return()) for side in sides))
         for i, (name, limit) in enumerate(zip(self.cost_names, self.cost_limits, strict=True)):
@@ -124,13 +133,27 @@ def evaluate(
     episodes: int = 20,
     seed: int = 1_000_000,
     cost_limits: Sequence[float] | None = None,
+    watch: Watch = lambda kind, share: None,
 ) -> Evaluation:
     """Run so many episodes of each kind; `cost_limits` are the task's own unless given."""
     if episodes < 1:
         raise ValueError(f"episodes is {episodes}; allowed: at least 1")
+    if not 0 <= seed < 2**32:
+        raise ValueError(f"seed is {seed}; allowed: 0 to {2**32 - 1:,}")
+    deterministic, stochastic = (
+        run_episodes(
+            policy,
+            task,
+            episodes=episodes,
+            deterministic=kind == "deterministic",
+            seed=seed,
+            watch=partial(watch, kind),
+        )
+        for kind in KINDS
+    )
     return Evaluation(
-        run_episodes(policy, task, episodes=episodes, deterministic=True, seed=seed),
-        run_episodes(policy, task, episodes=episodes, deterministic=False, seed=seed),
+        deterministic,
+        stochastic,
         cost_limits=tuple(cost_limits or task.cost_limits),
         cost_names=tuple(task.cost_names),
         horizon=task.horizon,
@@ -138,7 +161,13 @@ def evaluate(
 
 
 def run_episodes(
-    policy: Policy, task: Task, *, episodes: int, deterministic: bool, seed: int
+    policy: Policy,
+    task: Task,
+    *,
+    episodes: int,
+    deterministic: bool,
+    seed: int,
+    watch: Callable[[float], None] = lambda share: None,
 ) -> Episodes:
     """Whole episodes, side by side.
 
@@ -163,6 +192,8 @@ def run_episodes(
             if len(rows[i]) < wanted[i]:
                 rows[i].append((returns[i], costs[i].copy(), lengths[i], step.terminated[i]))
             returns[i], costs[i], lengths[i] = 0.0, 0.0, 0
+        begun = [len(row) + n / task.horizon for row, n in zip(rows, lengths, strict=True)]
+        watch(float(np.minimum(begun, wanted).sum() / episodes))
     simulator.close()
     finished = [episode for row in rows for episode in row]
     return Episodes(*(np.array(column) for column in zip(*finished, strict=True)))
@@ -190,8 +221,8 @@ def _actions(
     return jnp.clip(jnp.where(deterministic, pi.mean, drawn), -1.0, 1.0)
 
 
-def load_policy(run: Run, task: Task) -> Policy:
-    """The policy of a run's newest good checkpoint."""
+def load_policy(run: Run, task: Task, *, best: bool = False) -> Policy:
+    """The policy of a run's newest good checkpoint, or the best that was within the limit."""
     settings = run.settings.policy
     template = jax.eval_shape(
         lambda: Policy(
@@ -203,21 +234,54 @@ def load_policy(run: Run, task: Task) -> Policy:
             key=jax.random.key(0),
         )
     )
-    return run.load(template, under="learner/policy")
+    under = "learner/policy"
+    policy = run.load_best(template).state if best else run.load(template, under=under)
+    for path, leaf in jax.tree_util.tree_leaves_with_path(policy):
+        if not np.isfinite(leaf).all():
+            name = jax.tree_util.keystr(path, simple=True, separator="/")
+            raise RunError(
+                f"the policy of {run.folder} has numbers in {name!r} that are not finite: it"
+                " cannot act"
+            )
+    return policy
 
 
-def main(folder: Path, *, episodes: int, seed: int, video: Path | None = None) -> None:
-    """Evaluate a run folder and print the result; with `video`, film one deterministic episode."""
+def main(
+    folder: Path,
+    *,
+    episodes: int,
+    seed: int,
+    video: Path | None = None,
+    best: bool = False,
+    trusted: bool = False,
+) -> None:
+    """Evaluate a run folder and print the result; with `video`, film one deterministic episode.
+
+    The module of an environment that the run names is imported only where it is `trusted`.
+    """
     if video is not None:
         check_name(video)
     run = Run.open(folder)
-    task = find_task(run.settings)
-    policy = load_policy(run, task)
-    result = evaluate(
-        policy, task, episodes=episodes, seed=seed, cost_limits=run.settings.cost_limit
-    )
+    task = find_task(run.settings, trusted=trusted)
+    policy = load_policy(run, task, best=best)
+    limits = run.settings.cost_limit
+    with _bars() as watch:
+        result = evaluate(
+            policy, task, episodes=episodes, seed=seed, cost_limits=limits, watch=watch
+        )
     console = Console()
-    console.print(f"{run.folder}: {episodes} episodes of each kind, seed {seed}", highlight=False)
+    which = "the best policy within the limit, " if best else ""
+    words = f"{run.folder}: {which}{episodes} episodes of each kind, seed {seed}"
+    console.print(words, highlight=False, markup=False)
     console.print(result.table())
     if video is not None:
         print(f"video: {film(lambda obs: act(policy, obs), task, video, seed=seed)}")
+
+
+@contextmanager
+def _bars() -> Iterator[Watch]:
+    """How far the episodes are, on standard error where that is a terminal, until they are done."""
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
+        bars = {kind: progress.add_task(kind, total=1.0) for kind in KINDS}
+        yield lambda kind, share: progress.update(bars[kind], completed=share)

@@ -3,13 +3,14 @@
 import contextlib
 import itertools
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
 import gymnasium
 import imageio_ffmpeg
 import numpy as np
 
+from cmbpo.envs.failures import EnvironmentFailure
 from cmbpo.runs.errors import RunError
 from cmbpo.tasks.task import Task
 
@@ -32,9 +33,23 @@ def film(policy: Callable[[np.ndarray], np.ndarray], task: Task, path: Path, *, 
     rate = 1.0 / task.dt
     every = max(round(rate / GIF_RATE), 1) if path.suffix == ".gif" else 1
     frames = _frames(policy, task, every=every, seed=seed)
+    # Its suffix tells the encoder the kind; only the whole film takes the name that was asked for.
+    unfinished = path.absolute().with_name(f".{path.stem}.tmp{path.suffix}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _encode(frames, unfinished, rate / every)
+        unfinished.replace(path)
+    except OSError as error:
+        raise RunError(f"could not write {path}: {error.strerror or error}") from error
+    finally:
+        frames.close()
+        unfinished.unlink(missing_ok=True)
+    return path
+
+
+def _encode(frames: Iterator[np.ndarray], path: Path, rate: float) -> None:
     first = next(frames)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    command = _command(path, first.shape, rate / every)
+    command = _command(path, first.shape, rate)
     with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as encoder:
         with contextlib.suppress(BrokenPipeError):  # then the encoder says below what was wrong
             assert encoder.stdin is not None
@@ -42,8 +57,8 @@ def film(policy: Callable[[np.ndarray], np.ndarray], task: Task, path: Path, *, 
                 encoder.stdin.write(frame.tobytes())
         _, complaint = encoder.communicate()
     if encoder.returncode:
-        raise RunError(f"could not write {path}: {complaint.decode().strip().splitlines()[-1]}")
-    return path
+        said = complaint.decode(errors="replace").strip().splitlines() or ["the encoder failed"]
+        raise OSError(said[-1])
 
 
 def _command(path: Path, shape: tuple[int, ...], rate: float) -> list[str]:
@@ -56,7 +71,7 @@ def _command(path: Path, shape: tuple[int, ...], rate: float) -> list[str]:
 
 def _frames(
     policy: Callable[[np.ndarray], np.ndarray], task: Task, *, every: int, seed: int
-) -> Iterator[np.ndarray]:
+) -> Generator[np.ndarray]:
     env = _stage(task)
     try:
         obs, _ = env.reset(seed=seed)
@@ -73,7 +88,10 @@ def _frames(
 def _stage(task: Task) -> gymnasium.Env:
     try:
         return task.environment(render_mode="rgb_array")
-    except TypeError as error:
+    except EnvironmentFailure as failure:
+        error = failure.__cause__
+        if not isinstance(error, TypeError):
+            raise
         raise RunError(
             f"the video cannot be drawn: what makes {task.name} takes no render_mode ({error})"
         ) from error

@@ -7,10 +7,10 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Protocol
+from typing import IO, Protocol, runtime_checkable
 
 from cmbpo import interruption
-from cmbpo.experiments import live, machine
+from cmbpo.experiments import hold, live, machine
 from cmbpo.experiments.local import Local
 from cmbpo.experiments.plan import Job, conflict, damage
 from cmbpo.experiments.progress import Progress, finished, read
@@ -20,6 +20,7 @@ PAUSE = 0.5
 """Seconds between two looks at the runs."""
 
 
+@runtime_checkable
 class Engine(Protocol):
     """What runs the runs: this machine, or a cluster."""
 
@@ -115,8 +116,12 @@ def drive(
     lines: dict[str, live.Line],
     view: "live.LiveLines | live.PlainLines",
 ) -> bool:
-    """Run all jobs and keep their lines up to date; whether the user stopped it."""
-    waiting, going, stops = deque(jobs), 0, 0
+    """Run all jobs and keep their lines up to date; whether the user stopped it.
+
+    A run that another process has is waited for: it is finished then, or goes on here.
+    """
+    waiting, stops = deque(jobs), 0
+    going: dict[str, IO[str]] = {}
     with interruption.noted(second_raises=False) as came:
         while waiting or going:
             if len(came) > stops:
@@ -127,26 +132,48 @@ def drive(
                     engine.interrupt()
                 else:
                     engine.kill()
-            while waiting and engine.room():
+            for _ in range(len(waiting)):
+                if not engine.room():
+                    break
                 job = waiting.popleft()
-                try:
-                    engine.start(job)
-                    going += 1
-                except OSError as error:
-                    _close(lines[job.name], job, str(error), interrupted=False)
+                held = _begin(job, engine, lines[job.name])
+                if held is not None:
+                    going[job.name] = held
+                elif lines[job.name].state == "elsewhere":
+                    waiting.append(job)
             live.update(lines, engine.progress())
             for job, reason in engine.ended():
-                going -= 1
+                going.pop(job.name).close()
                 _close(lines[job.name], job, reason, interrupted=bool(stops))
             view.show()
             time.sleep(PAUSE)
     return bool(stops)
 
 
+def _begin(job: Job, engine: Engine, line: live.Line) -> IO[str] | None:
+    """Start a run and hold it; None where another process has it, and where there is no need."""
+    with ExitStack() as stack:
+        try:
+            held = stack.enter_context(hold.take(job.folder))
+            if line.state == "elsewhere" and finished(job.folder, job.settings.total_steps):
+                _close(line, job, None, interrupted=False)
+                return None
+            line.reason = None
+            engine.start(job)
+        except hold.TakenError as other:
+            line.state, line.reason, line.progress = "elsewhere", str(other), read(job.folder)
+            return None
+        except OSError as error:
+            _close(line, job, str(error), interrupted=False)
+            return None
+        stack.pop_all()
+        return held
+
+
 def _close(line: live.Line, job: Job, reason: str | None, *, interrupted: bool) -> None:
     line.progress = read(job.folder) or line.progress
     if reason is None:
-        line.state = "finished"
+        line.state, line.reason = "finished", None
     elif interrupted:
         line.state = "stopped"
     else:

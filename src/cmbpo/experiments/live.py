@@ -14,7 +14,7 @@ from rich.text import Text
 from cmbpo.experiments.progress import Progress
 
 STYLES = {"waiting": "dim", "running": "cyan", "finished": "green", "failed": "bold red"}
-"""States of a run; `stopped` is the fifth."""
+"""States of a run; `stopped` is one more, and `elsewhere`: another process has it."""
 HEADER = ("done", "steps", "return", "cost", "left")
 BAR = 8
 """Characters of a progress bar, at least."""
@@ -120,7 +120,7 @@ class LiveLines:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Table]:
         """The table as it is now: names are shortened, and the bars left out, for want of room."""
-        order = ["running", "failed", "stopped", "waiting", "finished"]
+        order = ["running", "failed", "stopped", "elsewhere", "waiting", "finished"]
         lines = sorted(self._lines, key=lambda line: order.index(line.state))
         cells = [_cells(line) for line in lines]
         needed = sum(max(map(len, column)) + 1 for column in zip(HEADER, *cells, strict=True))

@@ -173,5 +173,5 @@ def _held(job: Job) -> dict[str, Any]:
     path = job.folder / "config.json"
     try:
         return aliases.upgraded(flat(json.loads(path.read_text(encoding="utf-8"))["settings"]))
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise ValueError(f"{path} is not readable: it holds no settings") from None

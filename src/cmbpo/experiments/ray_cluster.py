@@ -16,6 +16,7 @@ from cmbpo.experiments import machine
 from cmbpo.experiments.plan import Job
 from cmbpo.experiments.progress import Progress
 from cmbpo.experiments.worker import Worker
+from cmbpo.runs.run_folder import checkpoint_files
 
 RETRIES = 10
 """Deaths of its worker or node that a run survives."""
@@ -180,8 +181,7 @@ def train(
 
 def packed(folder: Path) -> bytes:
     """A run folder as one string of bytes, with its newest checkpoint only."""
-    checkpoints = sorted((folder / "checkpoints").glob("*.npz"), key=lambda p: int(p.stem))
-    old = set(checkpoints[:-1])
+    old = set(checkpoint_files(folder)[1:])
     data = io.BytesIO()
     with tarfile.open(fileobj=data, mode="w") as tar:
         for path in sorted(folder.rglob("*")):

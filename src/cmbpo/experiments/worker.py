@@ -18,6 +18,7 @@ from typing import Any
 from cmbpo import interruption
 from cmbpo.experiments import machine, progress
 from cmbpo.experiments.plan import Job
+from cmbpo.settings.trust import ASKING
 
 LAST_SECONDS = 60.0
 """A run whose starter is gone has this long to write its last checkpoint."""
@@ -122,7 +123,7 @@ def work(folder: Path, settings: dict[str, Any], arm: str, interrupted: Sequence
     asked = config.settings_from_json({"settings": settings}, where="the experiment")
     if not (folder / "config.json").exists():
         backend = device.use(asked.device)
-        task = find_task(asked)
+        task = find_task(asked, trusted=True)
         asked = loop.with_limits(asked, task)
         extra = {"backend": backend, "horizon": task.horizon, "arm": arm}
         unfinished = Path(tempfile.mkdtemp(dir=folder, prefix=".config-"))
@@ -130,7 +131,9 @@ def work(folder: Path, settings: dict[str, Any], arm: str, interrupted: Sequence
         (unfinished / "config.json").replace(folder / "config.json")
         shutil.rmtree(unfinished)
     (folder / "checkpoints").mkdir(exist_ok=True)
-    loop.resume(folder, total_steps=asked.total_steps)
+    held = config.settings_from_json(config.read_config(folder), where=str(folder))
+    as_asked = all(getattr(held, name) == getattr(asked, name) for name in ASKING)
+    loop.resume(folder, total_steps=asked.total_steps, trusted=as_asked)
 
 
 def _stop_with_starter() -> None:

@@ -139,7 +139,26 @@ def remember(model: Model, real: Steps, policy: Policy, epoch: int) -> Model:
     return replace(model, archive=archive, fresh=fresh)
 
 
-@partial(jax.jit, static_argnames="settings", donate_argnames=("learned", "opt_states"))
+_next_to_go = jax.jit(archives.next_to_go, static_argnames="rows")
+
+
+def next_to_go(model: Model, real: Steps) -> Archive:
+    """What `remember` is going to write over, for `put_back`."""
+    return _next_to_go(model.archive, rows=real.valid.size)
+
+
+def is_written_over(model: Model) -> bool:
+    """Whether the archive was given to a later `remember`."""
+    return any(x.is_deleted() for x in jax.tree.leaves(model.archive))
+
+
+def put_back(model: Model, newer: Model, gone: Archive) -> Model:
+    """The model as it was before `newer` remembered steps in place of the rows in `gone`."""
+    return replace(model, archive=archives.put_back(newer.archive, gone))
+
+
+# Nothing is donated: if the update fails after the fit, the state before it is to be saved.
+@partial(jax.jit, static_argnames="settings")
 def _fit(
     learned: tuple[Ensemble, CostModel | None],
     opt_states: tuple[PyTree, PyTree],

@@ -156,6 +156,30 @@ def barrier_step(
         return policy, recovering, report
 
 
+def steered_step(
+    policy: Policy, samples: Samples, share: Float[Array, " cost"], region: Region
+) -> tuple[Policy, TrustRegionReport]:
+    """The most reward of a step that lowers each cost by a share φ of what the region holds.
+
+        max gᵀx over ½ xᵀFx ≤ δ and bᵢᵀx ≤ −φᵢ √(2δ sᵢᵢ)
+
+    At φ = 1 it is a recovery, at −1 unconstrained. In between, where g and b are at right angles,
+    the reward keeps √(1 − φ²) of its step: half of a recovery costs an eighth of the reward, where
+    a recovery every other update costs half. No step that has to lower a cost may raise it.
+    """
+    with jax.default_matmul_precision("highest"):
+        local = _local(policy, samples, region, constrained=True)
+        reach = jnp.sqrt(2.0 * region.max_kl * jnp.maximum(jnp.diag(local.products.s), TINY))
+        direction = cpo_direction(local.products, share * reach, max_kl=region.max_kl)
+        room = jnp.maximum(-share, 0.0) * reach
+
+        def acceptable(new: PredictedChange) -> Bool[Array, ""]:
+            earns = (new.reward >= 0.0) | jnp.any(share > 0.0)
+            return (new.kl <= region.max_kl) & earns & jnp.all(new.cost <= room)
+
+        return _search(local, direction, acceptable, region)
+
+
 @dataclass(frozen=True)
 class _Local:
     """The surrogate, its gradients, F⁻¹ times each, and their inner products."""

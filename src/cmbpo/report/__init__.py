@@ -1,12 +1,16 @@
 """`cmbpo report`: one page, and figures for a paper, from the folders of runs."""
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from cmbpo.report import inside, learning, page, summary
+from cmbpo.report.arms import arms
 from cmbpo.report.drawing import figures
 from cmbpo.report.drawing.panel import Panel
-from cmbpo.report.read import Collection, collect
+from cmbpo.report.read import Collection, collect, not_shown
+from cmbpo.report.table import Table
 
 SECTIONS = {
     "learning": learning.learning,
@@ -26,15 +30,18 @@ def write(places: Sequence[Path], out: Path) -> Path:
     if not places:
         raise ValueError("name at least one run folder, or a folder that holds runs")
     shown = collect(places)
-    panels = _panels(shown)
+    new = made(shown)
+    for sentence in shown.left_out:
+        print(f"cmbpo report: {_in_one_line(sentence)}", file=sys.stderr)
     try:
         out.mkdir(parents=True, exist_ok=True)
         path = out / "report.html"
-        path.write_text(page.page(shown, panels), encoding="utf-8")
-        short = summary.summary(shown)
-        if short.rows:
-            (out / "summary.md").write_text(summary.markdown(short), encoding="utf-8")
-        drawn = {name: rows for name, rows in panels.items() if rows}
+        _write(path, new.page)
+        if new.summary.rows:
+            _write(out / "summary.md", summary.markdown(new.summary))
+        drawn = {name: rows for name, rows in new.panels.items() if rows}
+        if (out / "figures").is_symlink():
+            raise ValueError(f"{out / 'figures'} is a symbolic link; allowed: a folder, or nothing")
         if drawn:
             (out / "figures").mkdir(exist_ok=True)
         for name, rows in drawn.items():
@@ -47,6 +54,55 @@ def write(places: Sequence[Path], out: Path) -> Path:
 def main(places: Sequence[Path], out: Path) -> None:
     """Write the page and say where it is."""
     print(write(places, out))
+
+
+class Made(NamedTuple):
+    """What is to be written."""
+
+    page: str
+    summary: Table
+    panels: dict[str, dict[str, list[Panel]]]
+
+
+def made(shown: Collection) -> Made:
+    """The report of these runs, without those that cannot be drawn."""
+    try:
+        return _attempt(shown)
+    except Exception:
+        _leave_out_what_fails(shown)
+        return _attempt(shown)
+
+
+def _attempt(shown: Collection) -> Made:
+    panels = _panels(shown)
+    return Made(page.page(shown, panels), summary.summary(shown), panels)
+
+
+def _leave_out_what_fails(shown: Collection) -> None:
+    """Try each run alone: numbers that nobody foresaw end its part of the report, not the whole."""
+    sound = []
+    for run in shown.runs:
+        try:
+            _attempt(Collection(arms([run]), [run]))
+            sound.append(run)
+        except Exception as error:
+            reason = f"drawing it ends in {type(error).__name__} ({error})"
+            shown.left_out.append(not_shown(run.name, reason))
+    shown.runs, shown.arms = sound, arms(sound)
+
+
+def _in_one_line(sentence: str) -> str:
+    """Names of folders may hold anything, also what steers a terminal."""
+    return "".join(letter if letter.isprintable() else "?" for letter in sentence)
+
+
+def _write(path: Path, text: str) -> None:
+    """Write a file of ours; a link in its place is replaced, not followed."""
+    unfinished = path.with_name(f".{path.name}.tmp")
+    unfinished.unlink(missing_ok=True)
+    with unfinished.open("x", encoding="utf-8", errors="replace") as file:
+        file.write(text)
+    unfinished.replace(path)
 
 
 def _panels(shown: Collection) -> dict[str, dict[str, list[Panel]]]:

@@ -80,8 +80,12 @@ def _label(algo: str, preset: str, ablation: str, changes: Changes) -> str:
     label = f"{label_of(algo)} {preset}".strip()
     if ablation:
         label = f"{label}, {ABLATIONS[ablation].label}"
-    shown = ", ".join(f"{name} {value}" for name, value in changes[:3])
+    shown = ", ".join(f"{name} {_shortened(value)}" for name, value in changes[:3])
     return f"{label} ({shown}{', …' if len(changes) > 3 else ''})" if changes else label
+
+
+def _shortened(value: str) -> str:
+    return value if len(value) <= 40 else f"{value[:39]}…"
 
 
 def _changes(run: Recorded, runs: Sequence[Recorded]) -> Changes:

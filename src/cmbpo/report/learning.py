@@ -21,7 +21,7 @@ from cmbpo.report.drawing.panel import (
 )
 from cmbpo.report.paper import TABLE_I
 from cmbpo.report.recorded import Recorded
-from cmbpo.report.statistics import WINDOW, bootstrap_interval, interquartile_mean
+from cmbpo.report.statistics import WINDOW, interquartile_mean, middle_interval
 from cmbpo.runs.curves import running_mean
 
 
@@ -103,7 +103,7 @@ def _over_steps(
             lines.append(Line(arm, *resample(x, y, points), "main" if lone else "seed", note))
         if len(runs) > 1 and (common := common_grid(curves, points)) is not None:
             rows = np.stack([np.interp(common, *c) for c in curves])
-            bands.append(Band(arm, common, *bootstrap_interval([rows], resamples=1000)))
+            bands.append(Band(arm, common, *middle_interval([rows], resamples=1000)))
             lines.append(Line(arm, common, interquartile_mean(rows), "main", arm.label))
     lines.sort(key=lambda line: line.weight != "seed")
     if knee is None:

@@ -14,8 +14,14 @@ ENDINGS = (".tar.xz", ".tar.gz", ".tgz", ".tar")
 """How the names of archives end."""
 LARGEST = 250_000_000
 """Bytes that an archive may hold once it is unpacked."""
+MOST = 50_000
+"""Files and folders that an archive may hold."""
 
 _TABLE = re.compile(r"(progress|episodes)\.csv(\.gz|\.xz)?")
+
+
+class UnreadableError(ValueError):
+    """An archive that cannot be unpacked, in one sentence."""
 
 
 def is_packed(path: Path) -> bool:
@@ -26,7 +32,7 @@ def is_packed(path: Path) -> bool:
 def count(path: Path) -> int:
     """How many runs an archive holds."""
     with _archive(path) as archive:
-        return sum(_is_config(member) for member in archive)
+        return sum(_is_config(member) for member in _members(archive))
 
 
 @contextmanager
@@ -36,10 +42,18 @@ def unpacked(path: Path) -> Iterator[Path]:
         folder = Path(made) / path.name
         folder.mkdir()
         with _archive(path) as archive:
-            for member in archive:
-                if member.isreg() and (_is_config(member) or _TABLE.fullmatch(_name(member))):
+            for member in _members(archive):
+                plain = member.isreg() and not member.issparse()
+                if plain and (_is_config(member) or _TABLE.fullmatch(_name(member))):
                     archive.extract(member, folder, filter="data")
         yield folder
+
+
+def _members(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
+    for number, member in enumerate(archive):
+        if number == MOST:
+            raise OSError(f"it holds more than {MOST:,} files and folders")
+        yield member
 
 
 @contextmanager
@@ -51,7 +65,7 @@ def _archive(path: Path) -> Iterator[tarfile.TarFile]:
         with _stream(path) as stream, tarfile.open(fileobj=_Bounded(stream), mode="r|") as archive:
             yield archive
     except (OSError, EOFError, tarfile.TarError, lzma.LZMAError, zlib.error) as error:
-        raise ValueError(f"{path} cannot be unpacked: {error}") from error
+        raise UnreadableError(f"{path} cannot be unpacked: {error}") from error
 
 
 def _stream(path: Path) -> BufferedIOBase:

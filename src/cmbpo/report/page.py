@@ -64,9 +64,10 @@ def _header(shown: Collection, titles: Sequence[str]) -> str:
 
 
 def _notices(shown: Collection) -> str:
-    if not shown.notices and not shown.unfinished:
+    sentences = [*shown.left_out, *shown.notices]
+    if not sentences and not shown.unfinished:
         return ""
-    items = "".join(f"<li>{escape(notice)}</li>" for notice in shown.notices)
+    items = "".join(f"<li>{escape(sentence)}</li>" for sentence in sentences)
     said = f"<ul>{items}</ul>" if items else ""
     return f"<aside><h2>About these folders</h2>{said}{_unfinished(shown)}</aside>"
 
@@ -119,7 +120,7 @@ def _learning(rows: Rows) -> str:
         return ""
     words = (
         "Means over 20 training episodes. Where an arm has several seeds, each is thin, their "
-        "interquartile mean is bold, and the band is its 95 % bootstrap interval, as far as all "
+        "interquartile mean is bold, and the band is its 95 % interval at each step, as far as all "
         "seeds go; a dot marks the end. The limit is dashed, the level of the paper’s Table I "
         "dotted. The axis of cost is linear up to twice the limit and logarithmic above; so is "
         "that of the return, from twice the level on, where a curve goes beyond. Against "
@@ -174,8 +175,8 @@ def _table_one(shown: Collection) -> str:
 
 def _training(shown: Collection) -> str:
     words = (
-        "Interquartile means over seeds; in square brackets 95 % intervals, by bootstrap for "
-        "return and cost (little more than the range where seeds are few), Wilson’s for the "
+        "Interquartile means over seeds; in square brackets 95 % intervals: for return and cost by "
+        "bootstrap, widened as Student’s are where seeds are few, Wilson’s for the "
         "probability that the limit holds, which is the share of seeds whose cost is at most the "
         "limit, with no tolerance. Cost is per 1000 steps. Regret is the cost beyond the limit; "
         "it and the share of steps above the limit are taken in windows of 20,000 steps, so that "

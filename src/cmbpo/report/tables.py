@@ -15,12 +15,12 @@ from cmbpo.report.statistics import (
     Crossing,
     Excess,
     Interval,
-    bootstrap_interval,
     censored_median,
     cost_rate,
     crossing,
     excess,
     interquartile_mean,
+    middle_interval,
     share_interval,
     speed_up,
     within,
@@ -199,7 +199,7 @@ def training(shown: Collection) -> Table:
                 str(len(seeds)),
                 _middle([[seed.end_return for seed in seeds]], "{:.0f}"),
                 " and ".join(
-                    _middle([[seed.end_costs[name] for seed in seeds]], "{:.1f}")
+                    _middle([[seed.end_costs[name] for seed in seeds]], "{:.1f}", least=0.0)
                     for name in seeds[0].end_costs
                 ),
                 _share(held, len(seeds)),
@@ -233,7 +233,7 @@ def all_tasks(shown: Collection) -> Table | None:
                 str(len(tasks)),
                 str(len(held)),
                 _middle(returns, "{:.2f}"),
-                _middle(costs, "{:.2f}"),
+                _middle(costs, "{:.2f}", least=0.0),
                 _share(sum(held), len(held)),
             ]
         )
@@ -264,14 +264,18 @@ def _iqm(values: Sequence[float]) -> float:
     return float(interquartile_mean(np.array(values, float)))
 
 
-def _middle(strata: Sequence[Sequence[float]], form: str) -> str:
-    """The interquartile mean, with its interval where every task has several seeds."""
+def _middle(strata: Sequence[Sequence[float]], form: str, least: float = -np.inf) -> str:
+    """The interquartile mean, with its interval where every task has several seeds.
+
+    The interval begins at `least`, the smallest that there can be, unless a seed is below.
+    """
     rows = [np.array(scores, float) for scores in strata]
     middle = form.format(float(interquartile_mean(np.concatenate(rows))))
     if min(len(scores) for scores in rows) < 2:
         return middle
-    low, high = (form.format(float(x)) for x in bootstrap_interval(rows))
-    return f"{middle} [{low}, {high}]"
+    low, high = (float(x) for x in middle_interval(rows))
+    low = max(low, min(least, *(scores.min() for scores in rows)))
+    return f"{middle} [{form.format(low)}, {form.format(high)}]"
 
 
 def _share(successes: int, trials: int) -> str:

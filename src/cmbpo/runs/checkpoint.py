@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,7 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 
 import cmbpo
+from cmbpo.runs.array_file import KINDS, arrays_in, write_whole
 from cmbpo.runs.errors import DamagedError, RunError
+from cmbpo.runs.files import read_bytes
 
 FORMAT = 1
 """Layout of the file. A reader of another layout refuses it."""
@@ -33,7 +34,7 @@ RENAMED = {
 GONE = ("learner/improvement", "learner/model/quality/Model/")
 """Parts that older versions saved and that nothing depends on any more: CPO's own state, and how
 the last fit of learned costs went, which the next fit tells anew."""
-TOLD_ANEW = "learner/model/quality/cost/"
+TOLD_ANEW = ("learner/model/quality/cost/", "best/", "simulator/restarts")
 """Parts that a checkpoint of an older version may lack: a run that goes on starts them as new."""
 
 
@@ -70,8 +71,9 @@ def load(path: Path, template: Any, *, under: str = "") -> Checkpoint:
     With `under`, the template is that part of the saved state only, as in `under="policy"`.
     """
     arrays, manifest = _read(path)
+    origin = f"{path} (cmbpo {manifest.version})"
     arrays = {_todays_name(name): array for name, array in arrays.items()}
-    manifest["keys"] = {_todays_name(name): kind for name, kind in manifest["keys"].items()}
+    keys = {_todays_name(name): kind for name, kind in manifest.keys.items()}
     leaves, treedef = jax.tree_util.tree_flatten_with_path(template)
     filled = []
     for tree_path, leaf in leaves:
@@ -80,21 +82,16 @@ def load(path: Path, template: Any, *, under: str = "") -> Checkpoint:
             filled.append(leaf)
             continue
         if name not in arrays:
-            raise RunError(
-                f"{path} (cmbpo {manifest['cmbpo']}) holds no {name!r}, which this run needs"
-            )
+            raise RunError(f"{origin} holds no {name!r}, which this run needs")
         try:
-            filled.append(_like(leaf, arrays[name], manifest["keys"].get(name)))
-        except TypeError as error:
-            raise RunError(
-                f"{path} (cmbpo {manifest['cmbpo']}) holds another {name!r}: {error}"
-            ) from None
+            filled.append(_like(leaf, arrays[name], keys.get(name)))
+        except (TypeError, ValueError) as error:
+            raise RunError(f"{origin} holds another {name!r}: {error}") from None
     known = {_name(tree_path) for tree_path, _ in leaves}
     for name in arrays:
         if not under and name not in known and not name.startswith(GONE):
-            origin = f"{path} (cmbpo {manifest['cmbpo']})"
             raise RunError(f"{origin} holds {name!r}, unknown to this run")
-    return Checkpoint(jax.tree.unflatten(treedef, filled), manifest["notes"])
+    return Checkpoint(jax.tree.unflatten(treedef, filled), manifest.notes)
 
 
 def to_arrays(tree: Any) -> tuple[dict[str, np.ndarray], dict[str, str]]:
@@ -112,54 +109,59 @@ def to_arrays(tree: Any) -> tuple[dict[str, np.ndarray], dict[str, str]]:
     # One transfer for all leaves: from a GPU each would wait for its own.
     arrays = {name: np.asarray(x, order="C") for name, x in jax.device_get(leaves).items()}
     for name, array in arrays.items():
-        if array.dtype.kind not in "biufcU":
+        if array.dtype.kind not in KINDS:
             raise RunError(f"{name!r} of type {array.dtype} cannot go into a checkpoint")
     return arrays, keys
 
 
-def write_whole(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
-    """Write an uncompressed .npz that appears at `path` complete or not at all."""
-    unfinished = path.with_name(f".{path.name}.tmp")
+def read_notes(path: Path) -> dict[str, Any]:
+    """The notes of the checkpoint at `path`, once all of it is found whole."""
+    return _read(path)[1].notes
+
+
+class _Manifest(NamedTuple):
+    """What a checkpoint says about itself."""
+
+    version: str
+    leaves: list[str]
+    keys: dict[str, str]
+    notes: dict[str, Any]
+
+
+def _read(path: Path) -> tuple[dict[str, np.ndarray], _Manifest]:
+    """The leaves and the manifest; nothing is allocated that the file is not long enough for."""
+    data = read_bytes(path)
     try:
-        with unfinished.open("wb") as file:
-            np.savez(file, allow_pickle=False, **dict(arrays))
-            file.flush()
-            os.fsync(file.fileno())
-        # The file's bytes first, then its name: a power cut leaves the old name or the new file.
-        unfinished.replace(path)
-        _sync_folder(path.parent)
-    except OSError as error:
-        raise RunError(f"could not write {path}: {error.strerror or error}") from error
-    finally:
-        unfinished.unlink(missing_ok=True)
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _read(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    try:
-        with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
-            header = file["manifest"].tobytes()
-            manifest = json.loads(header)
-            if manifest["format"] != FORMAT:
-                raise RunError(
-                    f"{path} has checkpoint format {manifest['format']}, written by cmbpo "
-                    f"{manifest['cmbpo']}; cmbpo {cmbpo.__version__} reads format {FORMAT}"
-                )
-            arrays = {name: file[f"leaves/{name}"] for name in manifest["leaves"]}
-            if file["checksum"].tobytes() != _checksum(header, arrays):
-                raise DamagedError(f"{path} is damaged: its checksum differs")
+        members = arrays_in(data)
+        header = members["manifest"].tobytes()
+        manifest = _manifest(json.loads(header), path)
+        arrays = {name: members[f"leaves/{name}"] for name in manifest.leaves}
+        if members["checksum"].tobytes() != _checksum(header, arrays):
+            raise DamagedError(f"{path} is damaged: its checksum differs")
     except RunError:
         raise
+    except MemoryError as error:
+        raise RunError(f"could not read {path}: there is not enough memory") from error
     except Exception as error:  # damaged bytes fail in every way there is
-        raise DamagedError(f"{path} is damaged: {error}") from error
+        reason = f"it has no {error}" if isinstance(error, KeyError) else error
+        raise DamagedError(f"{path} is damaged: {reason}") from error
     return arrays, manifest
+
+
+def _manifest(content: Any, path: Path) -> _Manifest:
+    fields = {"format": int, "cmbpo": str, "leaves": list, "keys": dict, "notes": dict}
+    for name, kind in fields.items():
+        if not isinstance(content, dict) or not isinstance(content.get(name), kind):
+            raise DamagedError(f"{path} is no checkpoint: its manifest has no {name!r}")
+    if content["format"] != FORMAT:
+        raise RunError(
+            f"{path} has checkpoint format {content['format']}, written by cmbpo "
+            f"{content['cmbpo']}; cmbpo {cmbpo.__version__} reads format {FORMAT}"
+        )
+    words = [*content["leaves"], *content["keys"], *content["keys"].values()]
+    if not all(isinstance(word, str) for word in words):
+        raise DamagedError(f"{path} is no checkpoint: its manifest names what has no name")
+    return _Manifest(content["cmbpo"], content["leaves"], content["keys"], content["notes"])
 
 
 def _checksum(header: bytes, arrays: Mapping[str, np.ndarray]) -> bytes:
@@ -203,5 +205,5 @@ def _like(leaf: Any, array: np.ndarray, kind: str | None) -> Any:
     if value.shape != leaf.shape or value.dtype != leaf.dtype:
         raise TypeError(f"{value.dtype}{value.shape} where {leaf.dtype}{leaf.shape} belongs")
     if isinstance(leaf, np.ndarray):
-        return value
+        return value.copy()
     return value[()] if isinstance(leaf, np.generic) else jnp.array(value)

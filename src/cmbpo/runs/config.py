@@ -15,6 +15,8 @@ import jax
 
 import cmbpo
 from cmbpo.runs.errors import RunError
+from cmbpo.runs.files import read_bytes, whole_file
+from cmbpo.runs.identity import new_id
 from cmbpo.settings import aliases
 from cmbpo.settings.overrides import flat, names, with_values
 from cmbpo.settings.schema import TrainSettings
@@ -23,6 +25,7 @@ from cmbpo.settings.schema import TrainSettings
 def write_config(folder: Path, settings: TrainSettings, extra: Mapping[str, Any]) -> None:
     """Write the settings, `extra`, the command line and what the run runs on."""
     config = {
+        "id": new_id(),
         "settings": dataclasses.asdict(settings),
         **extra,
         "command": [_program(), *sys.argv[1:]],
@@ -33,15 +36,14 @@ def write_config(folder: Path, settings: TrainSettings, extra: Mapping[str, Any]
 
 def _program() -> str:
     name = Path(sys.argv[0]).name
-    return "cmbpo" if name == "cli.py" else name
+    return "cmbpo" if name in ("cli.py", "__main__.py") else name
 
 
 def rewrite_config(folder: Path, config: Mapping[str, Any]) -> None:
     """Write config.json, whole or not at all."""
     text = json.dumps(config, indent=2, ensure_ascii=False) + "\n"
-    unfinished = folder / ".config.json.tmp"
-    unfinished.write_text(text, encoding="utf-8")
-    unfinished.replace(folder / "config.json")
+    with whole_file(folder / "config.json") as file:
+        file.write(text.encode())
 
 
 def settings_from_json(config: Mapping[str, Any], *, where: str = "config.json") -> TrainSettings:
@@ -79,12 +81,15 @@ def settings_from_json(config: Mapping[str, Any], *, where: str = "config.json")
 def read_config(place: Path) -> dict[str, Any]:
     """What the config.json of a run folder, or the file itself, holds."""
     path = place if place.is_file() else place / "config.json"
+    if not path.exists():
+        raise RunError(f"{place} is no run folder: it has no config.json")
+    data = read_bytes(path)
     try:
-        config = json.loads(path.read_text(encoding="utf-8"))
-    except (FileNotFoundError, NotADirectoryError):
-        raise RunError(f"{place} is no run folder: it has no config.json") from None
+        config = json.loads(data.decode())
     except ValueError as error:
         raise RunError(f"{path} is not readable as JSON: {error}") from error
+    except RecursionError:
+        raise RunError(f"{path} is not readable as JSON: it is nested too deeply") from None
     if not isinstance(config, dict):
         raise RunError(f"{path} holds no settings")
     return config

@@ -10,6 +10,7 @@ from matplotlib.ticker import EngFormatter
 
 from cmbpo import columns
 from cmbpo.runs.config import read_config
+from cmbpo.runs.files import whole_file
 from cmbpo.runs.tables import read_table
 
 WINDOW = 20
@@ -41,7 +42,8 @@ def plot_run(folder: str | Path) -> Path:
         axes.grid(alpha=0.3)
         axes.spines[["top", "right"]].set_visible(False)
     path = folder / "curves.png"
-    figure.savefig(path, dpi=120)
+    with whole_file(path) as file:
+        figure.savefig(file, format="png", dpi=120)
     return path
 
 

@@ -6,7 +6,7 @@ class RunError(ValueError):
 
 
 class DamagedError(RunError):
-    """A checkpoint that cannot be read back as it was written."""
+    """A file that was read, but does not hold what was once written to it."""
 
 
 class NonFiniteError(RunError):

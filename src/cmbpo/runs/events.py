@@ -1,6 +1,7 @@
 """The numbers of a run as TensorBoard reads them."""
 
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from tensorboardX.event_file_writer import EventsWriter
@@ -29,8 +30,9 @@ class Events:
         self._write(Event(wall_time=time.time(), step=step, summary=Summary(value=values)))
 
     def close(self) -> None:
-        """Close the file."""
-        self._writer.close()
+        """Close the file; what could not be written to it was said when it was tried."""
+        with suppress(OSError):
+            self._writer.close()
 
     def _write(self, event: Event) -> None:
         try:

@@ -3,6 +3,7 @@
 import fcntl
 import importlib
 import os
+import re
 import time
 import typing
 import warnings
@@ -11,17 +12,27 @@ from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
 
+import numpy as np
+
 from cmbpo import columns
-from cmbpo.runs.checkpoint import Checkpoint, load, save, to_arrays, write_whole
+from cmbpo.runs import identity
+from cmbpo.runs.array_file import write_whole
+from cmbpo.runs.checkpoint import Checkpoint, load, read_notes, save, to_arrays
 from cmbpo.runs.config import read_config, rewrite_config, settings_from_json, write_config
 from cmbpo.runs.errors import DamagedError, RunError
 from cmbpo.runs.events import Events
+from cmbpo.runs.files import set_aside
 from cmbpo.runs.tables import CsvTable, Row, read_table
 from cmbpo.settings.registry import short_name
 from cmbpo.settings.schema import TrainSettings
 
 KEPT = 2
-"""Checkpoints that a run keeps: the newest, and one more should that be damaged."""
+"""Checkpoints that a run keeps: the newest good ones, should the last be damaged."""
+BEST = "best.npz"
+"""File of the best policy within the limits."""
+FACTS = {"update": int, "env_steps": int, "return": float, "cost": list}
+"""What is noted of it: the update that it acted in, and what its newest episodes earned and cost
+(per horizon, each of the costs)."""
 
 
 class Run:
@@ -38,6 +49,7 @@ class Run:
         self.settings = settings_from_json(self.config, where=str(folder / "config.json"))
         self.progress = CsvTable(folder / "progress.csv")
         self.episodes = CsvTable(folder / "episodes.csv")
+        self._good: list[int] = []
         self._events: Events | None = None
         self._wandb: Any = None
         self._lock = _lock(folder) if train else None
@@ -60,8 +72,13 @@ class Run:
     def resume(cls, folder: str | Path) -> "Run":
         """Take over a folder to go on training in it. `restore` then says from where."""
         run = cls(Path(folder), train=True)
-        for unfinished in run.folder.glob("**/.*.tmp"):
-            unfinished.unlink()
+        for table in (run.progress, run.episodes):
+            if table.path.is_symlink():
+                run.close()
+                raise RunError(f"{table.path} is a link; a run goes on in files of its own")
+        for place in (run.folder, run.folder / "checkpoints"):
+            for unfinished in place.glob(".*.tmp"):
+                unfinished.unlink()
         run._connect(_import_wandb() if run.settings.wandb else None)
         return run
 
@@ -123,42 +140,118 @@ class Run:
         self._require_training()
         self.episodes.append(rows)
 
-    def save(self, state: Any, update: int) -> Path:
-        """Write a checkpoint of a pytree, then drop all but the newest ones."""
+    def marks(self) -> dict[str, Any]:
+        """Where the records end now, for a checkpoint that is saved later."""
+        return {table.path.name: table.mark() for table in (self.progress, self.episodes)}
+
+    def save(self, state: Any, update: int, marks: Mapping[str, Any] | None = None) -> Path:
+        """Write a checkpoint of a pytree, then drop all but the newest good ones.
+
+        `marks` say where the records ended at that update, unless it is now.
+        """
         self._require_training()
         path = self.folder / "checkpoints" / f"{update}.npz"
-        tables = {t.path.name: t.position() for t in (self.progress, self.episodes)}
-        save(path, state, notes={"update": update, "tables": tables})
+        for table in (self.progress, self.episodes):
+            table.sync()
+        save(path, state, notes=self._notes(update=update, tables=marks or self.marks()))
         # Only after the new one is safely there.
-        for old in self.checkpoints()[KEPT:]:
-            old.unlink()
+        self._good.append(update)
+        if len(self._good) >= KEPT:
+            oldest = sorted(self._good)[-KEPT]
+            for old in self.checkpoints():
+                if int(old.stem) < oldest:
+                    old.unlink()
         return path
 
     def checkpoints(self) -> list[Path]:
         """The checkpoints, newest first."""
-        paths = (self.folder / "checkpoints").glob("[0-9]*.npz")
-        return sorted(paths, key=lambda path: int(path.stem), reverse=True)
+        return checkpoint_files(self.folder)
 
     def load(self, template: Any, *, under: str = "") -> Any:
         """The state of the newest checkpoint that is not damaged; see `checkpoint.load`."""
-        _, checkpoint = self._newest(template, under=under)
-        if checkpoint is None:
+        damaged: list[DamagedError] = []
+        found = self._newest(template, damaged, under=under)
+        for error in damaged:
+            warnings.warn(f"{error}; taking the one before it", stacklevel=3)
+        if found is None:
             raise RunError(f"{self.folder} has no checkpoint yet")
-        return checkpoint.state
+        return found.state
 
-    def restore(self, template: Any) -> Any | None:
-        """The state to go on from, or None to start anew; the records are cut back to it."""
+    def restore(self, template: Any, *, start_anew: bool = False) -> Any | None:
+        """The state to go on from, or None to start anew; the records are cut back to it.
+
+        Nothing is erased: checkpoints and records that are damaged, or that a new start leaves
+        behind, are renamed, and a run that has lost its checkpoints has to be told to start anew.
+        """
         self._require_training()
-        path, checkpoint = self._newest(template)
-        start = {"bytes": 0, "rows": 0}
-        tables = {} if checkpoint is None else checkpoint.notes["tables"]
-        for table in (self.progress, self.episodes):
-            table.rewind(tables.get(table.path.name, start))
-        for newer in self.checkpoints():
-            if newer == path:
-                break
-            newer.unlink()
-        return None if checkpoint is None else checkpoint.state
+        damaged: list[DamagedError] = []
+        found = None if start_anew else self._newest(template, damaged)
+        if found is None:
+            self._set_records_aside(start_anew=start_anew)
+            return None
+        update, tables = found.notes["update"], found.notes["tables"]
+        for error, path in zip(damaged, self.checkpoints(), strict=False):
+            warnings.warn(f"{error}; it is now {set_aside(path, 'damaged').name}", stacklevel=2)
+        self._good = [update]
+        lost = [table.rewind(tables[table.path.name]) for table in (self.progress, self.episodes)]
+        for sentence in filter(None, lost):
+            warnings.warn(sentence, stacklevel=2)
+        if any(lost):  # the next time, the records are to be cut where they end now
+            self.save(found.state, update)
+        return found.state
+
+    def _set_records_aside(self, *, start_anew: bool) -> None:
+        """Make room for a run from its first step."""
+        if self.progress.rows and not start_anew:
+            raise RunError(
+                f"{self.folder} has {self.progress.rows} updates in progress.csv, but no checkpoint"
+                " to go on from; --start-anew trains it from the start and sets the old records"
+                " aside"
+            )
+        tables = (self.progress, self.episodes)
+        for path in (*self.checkpoints(), self.folder / BEST, *(table.path for table in tables)):
+            if path.exists() and path.stat().st_size:
+                set_aside(path, "old")
+        for table in tables:
+            table.rewind({"rows": 0})
+        try:
+            (self.folder / "checkpoints").mkdir(exist_ok=True)
+        except OSError as error:
+            raise RunError(f"could not write {self.folder}: {error.strerror}") from error
+
+    def save_best(self, policy: Any, facts: Mapping[str, Any]) -> Path:
+        """Write the best policy within the limits, and what is known of it, to best.npz."""
+        self._require_training()
+        path = self.folder / BEST
+        save(path, {"learner": {"policy": policy}}, notes=self._notes(**facts))
+        return path
+
+    def load_best(self, template: Any) -> Checkpoint:
+        """The best policy within the limits, and in its notes what was known of it."""
+        path = self.folder / BEST
+        if not path.exists():
+            raise RunError(f"{self.folder} has no {BEST}: no update has kept the limits so far")
+        found = load(path, template, under="learner/policy")
+        self._require_best(found.notes)
+        return found
+
+    def notes_of(self, checkpoint: Path) -> dict[str, Any]:
+        """The notes of a checkpoint, once it is found whole and this run's own."""
+        notes = read_notes(checkpoint)
+        self._require_ours(notes, checkpoint)
+        return notes
+
+    def notes_of_best(self) -> dict[str, Any]:
+        """The notes of the best policy, once it is found whole and this run's own."""
+        notes = read_notes(self.folder / BEST)
+        self._require_best(notes)
+        return notes
+
+    def _require_best(self, notes: Mapping[str, Any]) -> None:
+        path = self.folder / BEST
+        identity.require(notes, self.config, self.settings, path)
+        if not all(isinstance(notes.get(n), kind) for n, kind in FACTS.items()):
+            raise DamagedError(f"{path} is no best policy of a run: its notes do not say how good")
 
     def save_offending(self, batch: Any, update: int) -> Path:
         """Write the batch that made a quantity non-finite to `nonfinite-<update>.npz`."""
@@ -166,21 +259,50 @@ class Run:
         write_whole(path, {f"batch/{n}": x for n, x in to_arrays(batch)[0].items()})
         return path
 
-    def _newest(self, template: Any, *, under: str = "") -> tuple[Path | None, Checkpoint | None]:
+    def _newest(
+        self, template: Any, damaged: list[DamagedError], *, under: str = ""
+    ) -> Checkpoint | None:
+        """The newest checkpoint that is whole; what is wrong with newer ones goes to `damaged`."""
         paths = self.checkpoints()
         for path in paths:
             try:
-                return path, load(path, template, under=under)
+                found = load(path, template, under=under)
+                self._require_ours(found.notes, path)
+                return found
             except DamagedError as error:
-                warnings.warn(f"{error}; taking the one before it", stacklevel=4)
-        if paths:
-            raise RunError(f"every checkpoint in {self.folder / 'checkpoints'} is damaged")
-        return None, None
+                damaged.append(error)
+        if damaged:
+            raise RunError(
+                f"every checkpoint in {self.folder / 'checkpoints'} is damaged: {damaged[0]}"
+            )
+        return None
+
+    def _notes(self, **more: Any) -> dict[str, Any]:
+        return {**identity.of_run(self.config, self.settings), **more}
+
+    def _require_ours(self, notes: Mapping[str, Any], path: Path) -> None:
+        identity.require(notes, self.config, self.settings, path)
+        if str(notes.get("update")) != path.stem:
+            raise RunError(
+                f"{path} is the checkpoint of update {notes.get('update')}: give it back its name"
+            )
+        tables = notes.get("tables")
+        for table in (self.progress, self.episodes):
+            mark = tables.get(table.path.name) if isinstance(tables, dict) else None
+            if not isinstance(mark, dict) or not isinstance(mark.get("rows"), int):
+                raise DamagedError(
+                    f"{path} is no checkpoint of a run: it does not say where the records end"
+                )
 
     def _last_step(self) -> int:
         if not self.progress.rows:
             return -1
-        return int(read_table(self.progress.path)[columns.ENV_STEPS][-1])
+        try:
+            steps = read_table(self.progress.path).get(columns.ENV_STEPS, np.zeros(0))
+        except DamagedError:
+            return -1
+        known = steps[np.isfinite(steps)] if steps.dtype == float else []
+        return int(known[-1]) if len(known) else -1
 
     def _require_training(self) -> None:
         if self._lock is None:
@@ -192,6 +314,13 @@ class Run:
             self._wandb = wandb.init(
                 project="cmbpo", id=name, resume="allow", dir=self.folder, config=self.config
             )
+
+
+def checkpoint_files(folder: Path) -> list[Path]:
+    """The checkpoints in a run folder, newest first; what has another name than one is none."""
+    paths = (folder / "checkpoints").glob("*.npz")
+    named = [path for path in paths if re.fullmatch(r"0|[1-9][0-9]{0,17}", path.stem)]
+    return sorted(named, key=lambda path: int(path.stem), reverse=True)
 
 
 def _new_folder(settings: TrainSettings) -> Path:
@@ -211,7 +340,11 @@ def _new_folder(settings: TrainSettings) -> Path:
 
 def _lock(folder: Path) -> IO[str]:
     """Hold the folder. The system lets go of it when the process ends, however it ends."""
-    file = (folder / ".lock").open("a+")
+    try:
+        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW
+        file = os.fdopen(os.open(folder / ".lock", flags, 0o666), "a+")
+    except OSError as error:
+        raise RunError(f"could not write {folder / '.lock'}: {error.strerror}") from error
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

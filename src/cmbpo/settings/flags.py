@@ -1,21 +1,68 @@
 """The flags of `cmbpo train`: for an algorithm, those settings that it reads, with their help."""
 
 import dataclasses
+from collections.abc import Sequence
 from dataclasses import field, make_dataclass
-from typing import Annotated, Any
+from decimal import Decimal, InvalidOperation
+from typing import Annotated, Any, TypeVar
 
 import tyro
+from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
 from cmbpo.settings.overrides import help_texts
 from cmbpo.settings.ranges import kinds
 from cmbpo.settings.registry import reads
 from cmbpo.settings.schema import TrainSettings
 
-NO_SETTINGS = ("resume", "config")
+NO_SETTINGS = ("resume", "start_anew", "config", "trust")
 """Flags that say where settings come from."""
 
 _FROM_FILE = "A run's config.json to repeat, with its settings; other flags change single ones."
 _RESUME = "Run folder to go on with, with its own settings; a larger --total-steps is allowed."
+_TRUST = (
+    "Let the run of --resume, or the settings of --config, import, read and send what they name."
+)
+_START_ANEW = "With --resume: from the first step, with the old records and checkpoints set aside."
+
+C = TypeVar("C")
+_numbers = ConstructorRegistry()
+
+
+def parse(
+    kind: type[C] | Any, args: Sequence[str], prog: str, *, default: C | None = None, **more: Any
+) -> C:
+    """A command from its words; a whole number may be written as in `1e6`."""
+    start = {} if default is None else {"default": default}
+    return tyro.cli(kind, args=args, prog=prog, registry=_numbers, **start, **more)
+
+
+def whole_number(text: str) -> int:
+    """An integer as users type it: `1000000`, `1_000_000`, `1e6`."""
+    try:
+        return int(text)
+    except ValueError:
+        pass
+    try:
+        number = Decimal(text)
+    except InvalidOperation:
+        number = Decimal("nan")
+    # The exponent alone may ask for more digits than there is memory.
+    if not number.is_finite() or number.adjusted() > 30 or number != int(number):
+        raise ValueError(f"{text!r} is no whole number")
+    return int(number)
+
+
+@_numbers.primitive_rule
+def _whole_numbers(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[int] | None:
+    if info.type is not int:
+        return None
+    return PrimitiveConstructorSpec(
+        nargs=1,
+        metavar="INT",
+        instance_from_str=lambda words: whole_number(words[0]),
+        is_instance=lambda x: type(x) is int,
+        str_from_instance=lambda x: [str(x)],
+    )
 
 
 def command(start: TrainSettings) -> type:
@@ -23,7 +70,9 @@ def command(start: TrainSettings) -> type:
     kind = _mirror(start, start.algo, "", "TrainCommand")
     extra = [
         ("resume", Annotated[str | None, tyro.conf.arg(help=_RESUME)], field(default=None)),
+        ("start_anew", Annotated[bool, tyro.conf.arg(help=_START_ANEW)], field(default=False)),
         ("config", Annotated[str | None, tyro.conf.arg(help=_FROM_FILE)], field(default=None)),
+        ("trust", Annotated[bool, tyro.conf.arg(help=_TRUST)], field(default=False)),
     ]
     whole = make_dataclass("TrainCommand", extra, bases=(kind,), frozen=True, kw_only=True)
     whole.__doc__ = "Train a policy. Settings start from the preset of the algorithm and the task."
@@ -38,7 +87,8 @@ def _mirror(group: Any, algo: str, prefix: str, name: str) -> type:
         if dataclasses.is_dataclass(kind):
             inner = _mirror(value, algo, f"{setting}.", type(value).__name__)
             if dataclasses.fields(inner):
-                fields.append((setting, inner, field(default=inner())))
+                told = Annotated[inner, tyro.conf.arg(help=inner.__doc__)]
+                fields.append((setting, told, field(default=inner())))
         elif reads(algo, prefix + setting):
             told = Annotated[kind, tyro.conf.arg(help=texts[setting])]
             fields.append((setting, told, field(default=value)))

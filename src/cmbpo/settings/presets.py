@@ -11,7 +11,7 @@ import importlib
 from dataclasses import replace
 
 from cmbpo.settings.overrides import with_values
-from cmbpo.settings.registry import ALGORITHMS, algorithm_name, is_built_in, task_name
+from cmbpo.settings.registry import ALGORITHMS, algorithm_name, is_built_in, preset_names, task_name
 from cmbpo.settings.schema import TrainSettings
 
 CUSTOM = {
@@ -28,10 +28,11 @@ def preset(algo: str, env_id: str, name: str = "default") -> TrainSettings:
     """The settings that a run of `algo` on `env_id` starts from."""
     algo = algorithm_name(algo)
     row = ALGORITHMS[algo]
-    there = importlib.import_module(row.preset).PRESETS
-    if name not in there:
+    if not isinstance(env_id, str):
+        raise ValueError(f"env_id is {env_id!r}; allowed: a text, as in PointCircle-v0")
+    if name not in (there := preset_names(algo)):
         raise ValueError(f"unknown preset {name!r}; there are {', '.join(there)}")
-    general, exceptions, custom = there[name]
+    general, exceptions, custom = importlib.import_module(row.preset).PRESETS[name]
     if is_built_in(env_id):
         task = task_name(env_id)
         env_id, special = f"{task}-v0", exceptions.get(task, {})

@@ -29,13 +29,15 @@ class Range:
         """In words, as in `above 0, up to 1`."""
         if not math.isfinite(self.low):
             return "finite"
-        start = f"above {self.low:,}" if self.above else f"{self.low:,}"
         if not math.isfinite(self.high):
-            return start if self.above else f"{start} or more"
+            return f"above {self.low:,}" if self.above else f"{self.low:,} or more"
         if self.above:
-            return f"{start}, up to {self.high:,}"
-        return f"{start} to below {self.high:,}" if self.below else f"{start} to {self.high:,}"
+            return f"above {self.low:,}, {'below' if self.below else 'up to'} {self.high:,}"
+        return f"{self.low:,} to {'below ' if self.below else ''}{self.high:,}"
 
+
+MOST = 16
+"""Numbers that a setting of several may have: networks are not deeper, constraints not more."""
 
 Count = Annotated[int, Range(1, 2**31 - 1)]
 Widths = Annotated[tuple[int, ...], Range(1, 2**16)]
@@ -112,7 +114,7 @@ def _allowed(value: Any, kind: Any) -> bool:
     if origin is tuple:
         if not isinstance(value, tuple) or not value:
             return False
-        each = inside[:1] * len(value) if inside[-1] is Ellipsis else inside
+        each = inside[:1] * min(len(value), MOST) if inside[-1] is Ellipsis else inside
         return len(value) == len(each) and all(map(_allowed, value, each))
     if kind is float:
         return type(value) in (float, int)
@@ -131,6 +133,6 @@ def words(kind: Any) -> str:
         return ", ".join(map(str, inside))
     if origin is tuple:
         many = inside[-1] is Ellipsis
-        return f"one or more of {words(inside[0])}" if many else f"{len(inside)} numbers"
+        return f"one to {MOST} of {words(inside[0])}" if many else f"{len(inside)} numbers"
     plain = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
     return plain.get(kind, "None" if kind is type(None) else str(kind))

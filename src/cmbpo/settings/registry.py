@@ -4,6 +4,7 @@ To add one is to write its module and its row here (docs/extending.md). Names st
 they name, so that help and reports need neither JAX nor MuJoCo.
 """
 
+import importlib
 from dataclasses import dataclass
 from typing import Literal
 
@@ -86,7 +87,7 @@ TASKS = {
 
 def algorithm_name(spelling: str) -> str:
     """The one name of an algorithm: `CPO`, `TRPOLag`, `trpo_lag` … are all understood."""
-    flat = spelling.lower().replace("-", "").replace("_", "")
+    flat = str(spelling).lower().replace("-", "").replace("_", "")
     for name, row in ALGORITHMS.items():
         if flat in (name.replace("-", ""), *row.spellings):
             return name
@@ -112,6 +113,11 @@ def _bare(env_id: str) -> str:
 def short_name(env_id: str) -> str:
     """Any environment's name in folders: from `cmbpo/AntSafe-v0` or `package:MyRobot-v0`."""
     return env_id.rsplit("/", 1)[-1].rsplit(":", 1)[-1].rsplit("-v", 1)[0]
+
+
+def preset_names(algo: str) -> tuple[str, ...]:
+    """Where the settings of an algorithm may start from."""
+    return tuple(importlib.import_module(ALGORITHMS[algo].preset).PRESETS)
 
 
 def reads(algo: str, setting: str) -> bool:

@@ -20,7 +20,7 @@ from cmbpo.settings.ranges import (
     Share,
     Widths,
 )
-from cmbpo.settings.registry import algorithm_name
+from cmbpo.settings.registry import algorithm_name, preset_names
 
 BOOKKEEPING = ("total_steps", "log_dir", "device", "checkpoint_every", "wandb")
 """Settings that change nothing of what is learned up to a step: how long, where, and how noted."""
@@ -194,8 +194,9 @@ class TrustRegionSettings(Group):
 
     PREFIX = "trust_region."
 
-    step: Literal["cpo", "barrier"] = "cpo"
-    """CPO's step with its dual, or the barrier step with hysteresis (C-TRPO)."""
+    step: Literal["cpo", "barrier", "steered"] = "cpo"
+    """CPO's step with its dual, the barrier step with hysteresis (C-TRPO), or the steered step, of
+    which a controlled share lowers the cost: it holds the mean."""
     max_kl: Positive = 0.01
     """δ, the largest mean KL(π_new ‖ π_old) of one update."""
     fisher_share: Share = 1.0
@@ -247,6 +248,8 @@ class EnvSettings(Group):
     """Steps after which an episode is truncated. None: the environment's own time limit."""
     copies: Literal["inline", "processes"] = "inline"
     """Step the copies one after the other, or each in a process of its own: for slow ones."""
+    timeout: Annotated[float, Range(0.01, 10**7)] | None = 600.0
+    """Seconds that making, reset and step may each take before it counts as hanging. None: any."""
 
     def __post_init__(self) -> None:
         """Check the values; costs are told apart by their names."""
@@ -306,9 +309,12 @@ class TrainSettings(Group):
     lagrangian: LagrangianSettings = LagrangianSettings()
 
     def __post_init__(self) -> None:
-        """Check the values; the algorithm must be one that there is."""
+        """Check the values; the algorithm and the preset must be such that there are."""
         super().__post_init__()
-        algorithm_name(self.algo)
+        name = algorithm_name(self.algo)
+        _require(self.algo == name, "algo", self.algo, name)
+        presets = preset_names(name)
+        _require(self.preset in presets, "preset", self.preset, ", ".join(presets))
 
     def for_programs(self) -> "TrainSettings":
         """These settings without those that no compiled program depends on.

@@ -17,7 +17,8 @@ class TaskEnv(gymnasium.Env):
 
     `info["cost"]` is the cost of the step; each term of reward and cost stands beside it. The time
     limit is Gymnasium's wrapper, which `gymnasium.make` puts around. After `reset(seed=s)` it does,
-    to the bit, what copy 0 of `Simulator(task, …, seed=s)` does.
+    to the bit, what copy 0 of `Simulator(task, …, seed=s)` does. It can be pickled and copied in
+    the middle of an episode.
     """
 
     metadata = {"render_modes": ["human", "rgb_array"], "render_fps": 20}  # noqa: RUF012
@@ -61,6 +62,7 @@ class TaskEnv(gymnasium.Env):
         self, action: Any
     ) -> tuple[Float[np.ndarray, " obs"], float, bool, bool, dict[str, Any]]:
         """Advance by one step."""
+        self._require_reset("step")
         act = checked(action, (len(self.task.act_names),))[None]
         out = self._copies.step(self._state, self._obs, act)
         self._state, self._obs = out.state, out.obs
@@ -74,11 +76,16 @@ class TaskEnv(gymnasium.Env):
         """A picture of the robot, or a window that shows it."""
         if self.render_mode is None:
             return None
+        self._require_reset("render")
         return self._painter.paint(self._state[0], self.render_mode)
 
     def close(self) -> None:
         """Close the window."""
         self._painter.close()
+
+    def _require_reset(self, call: str) -> None:
+        if not self._state.size:
+            raise gymnasium.error.ResetNeeded(f"{call}() needs a reset() before it")
 
 
 class ToSafetyGymnasium(gymnasium.Wrapper):

@@ -3,7 +3,6 @@
 Gymnasium takes longer to import than `cmbpo --help` may take to answer.
 """
 
-import importlib.abc
 import importlib.util
 import sys
 from importlib.machinery import ModuleSpec
@@ -13,7 +12,7 @@ from typing import Any
 from cmbpo.tasks import names
 
 
-class _AfterGymnasium(importlib.abc.MetaPathFinder):
+class _AfterGymnasium:
     """Finds Gymnasium where it is, and registers the tasks once it has run."""
 
     def find_spec(

@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from cmbpo.tasks.physics.threads import Physics, PlainPhysics
-from cmbpo.tasks.task import Outcome, Task
+from cmbpo.tasks.task import Mishaps, Outcome, Task
 
 BLOWN_UP = 1e4
 """No position (m, rad) or speed (m/s, rad/s) of a sound simulation comes near this number."""
@@ -160,7 +160,13 @@ class ThreadedCopies:
     def __init__(self, task: SimulatedTask, threads: int):
         """Compile the scene and prepare `threads` threads."""
         self.task = task
+        self.mishaps = Mishaps()
+        self._threads = threads
         self._physics = task.physics(threads)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Threads and scratch memory cannot be copied, nor need they: a copy prepares its own."""
+        return type(self), (self.task, self._threads)
 
     def begin(
         self, rows: Int[np.ndarray, " ended"], random: Sequence[np.random.Generator]
@@ -191,6 +197,7 @@ class ThreadedCopies:
         blown_up = ~(sound & np.isfinite(measured.sum(axis=1)))
         trouble = blown_up.any()
         if trouble:
+            self._note(blown_up)
             # The state before, so that no other copy's arithmetic meets what is not a number.
             next_state[blown_up] = state[blown_up]
             measured[blown_up] = 0.0
@@ -203,11 +210,21 @@ class ThreadedCopies:
         cost = task.costs(obs, act, next_obs)
         terminated = task.terminated(obs, act, next_obs)
         terms |= task.cost_terms(next_obs, cost, terminated)
-        truncated = np.zeros(len(state), bool)
-        return Outcome(next_state, next_obs, reward, cost, terminated, truncated, blown_up, terms)
+        never = np.zeros(len(state), bool)
+        return Outcome(
+            next_state, next_obs, reward, cost, terminated, never, blown_up, never, terms
+        )
 
     def close(self) -> None:
         """Nothing to let go of."""
+
+    def _note(self, blown_up: Bool[np.ndarray, " N"]) -> None:
+        if not self.mishaps.not_finite:
+            self.mishaps.say(
+                f"The physics of copy {np.argmax(blown_up)} blew up: such a step ends its episode,"
+                " earns nothing and costs 1; more of it is counted in the log."
+            )
+        self.mishaps.not_finite += int(blown_up.sum())
 
     def _advance(self, state: np.ndarray, control: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Step the physics; what MuJoCo would say of it is reported by `blown_up`."""

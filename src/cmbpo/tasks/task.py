@@ -1,7 +1,8 @@
 """What a task is: the known part of a constrained decision process, and copies to step."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import gymnasium
@@ -11,7 +12,7 @@ from jaxtyping import Bool, Float, Int
 
 
 class Outcome(NamedTuple):
-    """What a step led to, before any reset."""
+    """What a step led to, before any reset; nothing, in copies that were `lost` in it."""
 
     state: Float[np.ndarray, "N state"]
     obs: Float[np.ndarray, "N obs"]
@@ -20,7 +21,30 @@ class Outcome(NamedTuple):
     terminated: Bool[np.ndarray, " N"]
     truncated: Bool[np.ndarray, " N"]
     blown_up: Bool[np.ndarray, " N"]
+    lost: Bool[np.ndarray, " N"]
     terms: dict[str, Float[np.ndarray, " N"]]
+
+
+@dataclass
+class Mishaps:
+    """What went wrong in copies so far, and what is to be said of it."""
+
+    not_finite: int = 0
+    """Steps and starts of episodes with a number that is infinite or none."""
+    restarts: int = 0
+    """Copies that were started anew, since their process died or hung."""
+    when: Callable[[], str] = str
+    """When it is now, in a sentence that is said with the others."""
+    _sentences: list[str] = field(default_factory=list)
+
+    def say(self, sentences: str) -> None:
+        """Tell the user, at the next opportunity."""
+        self._sentences.append(f"{sentences} {self.when()}".rstrip())
+
+    def take_sentences(self) -> list[str]:
+        """What was to be told since the last call."""
+        said, self._sentences = self._sentences, []
+        return said
 
 
 @runtime_checkable
@@ -32,6 +56,7 @@ class Copies(Protocol):
     """
 
     restorable: bool
+    mishaps: Mishaps
 
     def begin(
         self, rows: Int[np.ndarray, " ended"], random: Sequence[np.random.Generator]
@@ -91,7 +116,7 @@ class Task(ABC):
     @property
     def action_space(self) -> Box:
         """[−1, 1] for each of `act_names`."""
-        return Box(-1.0, 1.0, (len(self.act_names),), np.float64)
+        return Box(-1.0, 1.0, (len(self.act_names),), np.float32)
 
     @property
     def bounds(self) -> Box:

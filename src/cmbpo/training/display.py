@@ -1,8 +1,10 @@
 """The view of a run while it runs: a live table in a terminal, plain lines anywhere else."""
 
+import sys
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,7 +15,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from cmbpo import columns
+from cmbpo import columns, streams
 from cmbpo.runs.tables import Row
 
 RESULTS: dict[str, str] = {
@@ -34,30 +36,60 @@ LEARNING: dict[str, str] = {
 }
 AGAINST_LIMIT = ("cost", "cost estimate", "imagined cost")
 BARS = "▁▂▃▄▅▆▇█"
+WHOLE = 0.9
+"""Share of the horizon from which on the cost of an episode is compared with its limit in peace."""
 
 
 def view(
-    title: str, *, total_steps: int, console: Console | None = None
+    title: str,
+    *,
+    total_steps: int,
+    horizon: int | None = None,
+    so_far: Sequence[Row] = (),
+    console: Console | None = None,
 ) -> "LiveDisplay | PlainDisplay":
-    """The view that suits `console`, by default standard output; a context that takes rows."""
+    """The view that suits `console`, by default standard output; a context that takes rows.
+
+    Episodes much shorter than `horizon` are told; `so_far` are the rows of a run that goes on.
+    """
     console = console or Console()
-    kind = LiveDisplay if console.is_terminal else PlainDisplay
-    return kind(console, title, total_steps=total_steps)
+    drawn = console.is_terminal and console.encoding.startswith("utf")
+    kind = LiveDisplay if drawn else PlainDisplay
+    return kind(console, title, total_steps=total_steps, horizon=horizon, so_far=so_far)
+
+
+def rows(table: Mapping[str, np.ndarray]) -> list[Row]:
+    """The rows of progress.csv, as they were shown; a blank cell is none."""
+    lines = zip(*table.values(), strict=True)
+    return [
+        {n: x for n, x in zip(table, line, strict=True) if x == x and x != ""} for line in lines
+    ]
 
 
 class PlainDisplay:
     """A line per update, at most one every two seconds, and always the first and the last."""
 
-    def __init__(self, console: Console, title: str, *, total_steps: int, every: float = 2.0):
+    def __init__(
+        self,
+        console: Console,
+        title: str,
+        *,
+        total_steps: int,
+        horizon: int | None = None,
+        so_far: Sequence[Row] = (),
+        every: float = 2.0,
+    ):
         """Lines to `console`, at least `every` seconds apart."""
         self._console, self._title, self._every = console, title, every
-        self._pace = _Pace(total_steps)
+        self._pace, self._horizon, self._so_far = _Pace(total_steps, so_far), horizon, so_far
         self._printed = -np.inf
         self._waiting = ""
 
     def __enter__(self) -> "PlainDisplay":
-        """Say what runs."""
+        """Say what runs, and from where it goes on."""
         self.say(self._title)
+        if self._so_far:
+            self.say(f"going on from {self._line(self._so_far[-1])}")
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -75,30 +107,50 @@ class PlainDisplay:
             self._waiting = ""
 
     def say(self, message: str) -> None:
-        """Print a line of its own."""
-        print(message, file=self._console.file, flush=True)
+        """Print a line of its own. Where it cannot be, the run goes on: it is in its folder."""
+        try:
+            text = streams.printable(message, self._console.encoding)
+            print(text, file=self._console.file, flush=True)
+        except OSError as error:
+            streams.go_silent(1)
+            with suppress(OSError):
+                why = f"standard output cannot be written ({error.strerror})"
+                print(f"{why}; training goes on without it", file=sys.stderr, flush=True)
 
     def _line(self, row: Row) -> str:
         parts = [f"update {_number(row.get(columns.UPDATE))}", f"steps {self._pace.done:,}"]
         for label, key in (RESULTS | LEARNING).items():
-            if label not in ("cost estimate", "episode length", "imagined cost"):
-                parts += [f"{cell.name} {_text(label, cell)}" for cell in _cells(row, label, key)]
+            if label == "episode length" and not _is_short(row, self._horizon):
+                continue
+            if label not in ("cost estimate", "imagined cost"):
+                cells = _cells(row, label, key, self._horizon)
+                parts += [f"{cell.name} {_text(label, cell)}" for cell in cells]
         return " | ".join([*parts, f"left {_clock(self._pace.left())}"])
 
 
 class LiveDisplay:
     """A table that is drawn anew with each update, and a bar with the time left."""
 
-    def __init__(self, console: Console, title: str, *, total_steps: int):
+    def __init__(
+        self,
+        console: Console,
+        title: str,
+        *,
+        total_steps: int,
+        horizon: int | None = None,
+        so_far: Sequence[Row] = (),
+    ):
         """A table on `console`."""
         self._title = title
-        self._pace = _Pace(total_steps)
+        self._pace, self._horizon = _Pace(total_steps, so_far), horizon
         self._row: Row = {}
         self._past: dict[str, list[float]] = {}
+        for row in so_far:
+            self._take(row)
         self._live = Live(self, console=console, refresh_per_second=2)
 
     def __enter__(self) -> "LiveDisplay":
-        """Draw the empty table."""
+        """Draw the table, empty or as the run left it."""
         self._live.start()
         return self
 
@@ -109,6 +161,9 @@ class LiveDisplay:
     def show(self, row: Row) -> None:
         """Take the row of one update."""
         self._pace.note(row)
+        self._take(row)
+
+    def _take(self, row: Row) -> None:
         for label in ("return", "cost"):
             for cell in _cells(row, label, RESULTS[label]):
                 if np.isfinite(number := float(cell.value)):
@@ -144,15 +199,21 @@ class LiveDisplay:
             subtitle_align="right",
             border_style="dim",
             padding=(0, 1),
+            # A terminal writes ^C after the last line: no room for it there moves them all.
+            width=self._live.console.width - 2,
         )
 
     def _lines(self, quantities: dict[str, str]) -> Iterable[tuple[str, str | Text]]:
+        short = _is_short(self._row, self._horizon)
         for label, key in quantities.items():
-            for cell in _cells(self._row, label, key):
+            for cell in _cells(self._row, label, key, self._horizon):
                 text = _text(label, cell)
                 if label in AGAINST_LIMIT and np.isfinite(float(cell.value)):
-                    style = "green" if float(cell.value) <= cell.limit else "bold red"
+                    within = "yellow" if short else "green"
+                    style = within if float(cell.value) <= cell.limit else "bold red"
                     yield cell.name, Text(text, style)
+                elif label == "episode length" and short:
+                    yield cell.name, Text(text, "yellow")
                 else:
                     yield cell.name, text
 
@@ -184,8 +245,9 @@ class LiveDisplay:
 class _Pace:
     """How far a run is, and how long the rest will take at the speed of the last updates."""
 
-    def __init__(self, total: int):
-        self.total, self.done = total, 0
+    def __init__(self, total: int, so_far: Sequence[Row]):
+        self.total = total
+        self.done = int(so_far[-1][columns.ENV_STEPS]) if so_far else 0
         self._began = time.monotonic()
         self._recent: deque[tuple[float, int]] = deque(maxlen=20)
 
@@ -222,17 +284,24 @@ class _Cell(NamedTuple):
     limit: float
 
 
-def _cells(row: Row, label: str, key: str) -> Iterator[_Cell]:
+def _is_short(row: Row, horizon: int | None) -> bool:
+    """Whether episodes end long before their time: what one costs then says little of a whole."""
+    return horizon is not None and float(row.get(columns.LENGTH, np.inf)) < WHOLE * horizon
+
+
+def _cells(row: Row, label: str, key: str, horizon: int | None = None) -> Iterator[_Cell]:
     """What the row holds under `key`; of several costs, each by its name."""
     for name, value in row.items():
         if name == key or name.startswith(f"{key}/"):
             cost = name.removeprefix(key)
             limit = float(row.get(columns.LIMIT + cost, np.inf))
+            if key == columns.LENGTH and horizon is not None:
+                limit = horizon
             yield _Cell(f"{label} {cost[1:]}".strip(), value, limit)
 
 
 def _text(label: str, cell: _Cell) -> str:
-    if label == "cost":
+    if label == "cost" or (label == "episode length" and np.isfinite(cell.limit)):
         return f"{_number(cell.value)} of {_number(cell.limit)}"
     return cell.value if isinstance(cell.value, str) else _number(cell.value)
 

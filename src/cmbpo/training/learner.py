@@ -53,12 +53,13 @@ class BatchValues(eqx.Module):
 class CostMeasure(eqx.Module):
     """J_c as the step is told it, that of this update's real steps alone, and its standard error.
 
-    All in cost per horizon.
+    All in cost per horizon; `episodes` is how many horizons those real steps are.
     """
 
     used: Float[Array, " cost"]
     real: Float[Array, " cost"]
     standard_error: Float[Array, " cost"]
+    episodes: Float[Array, ""]
 
 
 class CriticFit(eqx.Module):
@@ -173,7 +174,8 @@ def measure_cost(
     if s.source == "batch" and imagined_rate is not None:
         share = weight.sum() / settings.batch_size
         used = horizon * (share * rate + (1.0 - share) * imagined_rate)
-    return seen, CostMeasure(used, horizon * rate, estimate.standard_error)
+    episodes = weight.sum() / horizon
+    return seen, CostMeasure(used, horizon * rate, estimate.standard_error, episodes)
 
 
 @partial(jax.jit, static_argnames=("settings", "horizon"))
@@ -181,14 +183,14 @@ def improve(
     policy: Policy,
     state: PyTree,
     samples: Samples,
-    cost: Float[Array, " cost"],
+    cost: CostMeasure,
     target: Float[Array, " cost"],
     key: PRNGKeyArray,
     *,
     settings: TrainSettings,
     horizon: int,
 ) -> tuple[Policy, PyTree, PolicyStep, Float[Array, ""]]:
-    """The policy update of the algorithm, with J_c = `cost`; no deviation falls below its least.
+    """The policy update of the algorithm, with J_c as measured; no deviation falls below its least.
 
     Also the mean deviation of the actions afterwards.
     """
@@ -196,7 +198,7 @@ def improve(
         policy,
         state,
         samples,
-        Constraint(excess=cost - target, target=target),
+        Constraint(cost.used - target, target, spent=cost.real, episodes=cost.episodes),
         settings=settings,
         horizon=horizon,
         key=key,

@@ -8,17 +8,22 @@ from pathlib import Path
 from typing import Any
 
 from cmbpo import interruption
-from cmbpo.envs.adapter import Environment
 from cmbpo.envs.find import IN_PYTHON, find_task
+from cmbpo.envs.making import Environment
 from cmbpo.networks import Policy
 from cmbpo.runs.curves import plot_run
 from cmbpo.runs.errors import NonFiniteError
+from cmbpo.runs.own_files import require_own_files
 from cmbpo.runs.run_folder import Run
+from cmbpo.runs.tables import read_table
 from cmbpo.settings.registry import ALGORITHMS
 from cmbpo.settings.schema import TrainSettings
+from cmbpo.settings.trust import flag_for_acting, flag_for_training, require_for_training
 from cmbpo.tasks.task import Task
-from cmbpo.training import device, display
+from cmbpo.training import device, display, memory
+from cmbpo.training.keeper import Keeper
 from cmbpo.training.protocol import RunInProgress
+from cmbpo.training.rows import Row
 
 Callback = Callable[[Mapping[str, Any]], None]
 
@@ -29,7 +34,7 @@ def run(
     """Train from the start, in a new run folder; `env` is the user's own, made in Python."""
     with interruption.noted(second_raises=True) as interrupted:
         backend = device.use(settings.device)
-        task = find_task(settings, env)
+        task = find_task(settings, env, trusted=True)
         settings = with_limits(settings, task)
         trainer = make_trainer(settings, task)
         with closing(trainer):
@@ -37,26 +42,36 @@ def run(
                 trainer.take_over(Run.open(settings.init_from))
             notes = {"backend": backend, "horizon": task.horizon}
             with Run.create(settings, notes) as folder:
-                return folder.folder, _loop(trainer, folder, callbacks, interrupted)
+                keeper = Keeper(trainer, folder)
+                return folder.folder, _loop(trainer, folder, keeper, callbacks, interrupted)
 
 
 def resume(
-    folder: Path, total_steps: int | None = None, callbacks: Sequence[Callback] = ()
+    folder: Path,
+    total_steps: int | None = None,
+    callbacks: Sequence[Callback] = (),
+    *,
+    start_anew: bool = False,
+    trusted: bool = False,
 ) -> tuple[Path, Policy]:
-    """Go on with a run from its newest good checkpoint."""
+    """Go on with a run from its newest good checkpoint; or start it anew, the old one set aside.
+
+    Unless it is `trusted`, what its settings ask for beyond its own folder is refused.
+    """
+    if not trusted:
+        require_for_training(Run.open(folder).settings)
+        require_own_files(folder)
     with interruption.noted(second_raises=True) as interrupted, Run.resume(folder) as opened:
         settings = opened.settings
         if total_steps is not None and total_steps != settings.total_steps:
             settings = opened.extend(total_steps)
         device.use(settings.device)
-        trainer = make_trainer(settings, find_task(settings))
+        trainer = make_trainer(settings, find_task(settings, trusted=trusted))
         with closing(trainer):
-            state = opened.restore(trainer.state())
-            if state is not None:
-                trainer.restore(state)
-            elif settings.init_from is not None:
+            keeper = Keeper(trainer, opened)
+            if not keeper.restore(start_anew=start_anew) and settings.init_from is not None:
                 trainer.take_over(Run.open(settings.init_from))
-            return opened.folder, _loop(trainer, opened, callbacks, interrupted)
+            return opened.folder, _loop(trainer, opened, keeper, callbacks, interrupted)
 
 
 def with_limits(settings: TrainSettings, task: Task) -> TrainSettings:
@@ -66,51 +81,56 @@ def with_limits(settings: TrainSettings, task: Task) -> TrainSettings:
 
 def make_trainer(settings: TrainSettings, task: Task) -> RunInProgress:
     """What the row of the algorithm says makes an update."""
+    memory.require(settings, task)
     module, _, name = ALGORITHMS[settings.algo].trainer.partition(":")
     return getattr(importlib.import_module(module), name)(settings, task)
 
 
 def _loop(
-    trainer: RunInProgress, folder: Run, callbacks: Sequence[Callback], interrupted: Sequence[int]
+    trainer: RunInProgress,
+    folder: Run,
+    keeper: Keeper,
+    callbacks: Sequence[Callback],
+    interrupted: Sequence[int],
 ) -> Policy:
     settings = trainer.settings
     title = f"{settings.algo} on {settings.env_id}, seed {settings.seed}"
-    with display.view(title, total_steps=settings.total_steps) as view:
+    so_far = display.rows(read_table(folder.progress.path)) if folder.progress.rows else ()
+    horizon = folder.config.get("horizon")
+    with display.view(
+        title, total_steps=settings.total_steps, horizon=horizon, so_far=so_far
+    ) as view:
         view.say(f"run folder: {folder.folder}")
-        if trainer.env_steps == 0 and not interrupted:
-            if settings.first_episode is not None:
-                view.say(
-                    f"episodes of {settings.first_episode} steps at first; they grow"
-                    " while the cost is within its target"
-                )
-            view.say("first real steps and first model …")
-            trainer.warm_up()
-            folder.record_episodes(trainer.take_episodes())
-            for doubt in trainer.doubts():
-                view.say(doubt)
-        while trainer.env_steps < settings.total_steps and not interrupted:
-            try:
-                row = trainer.step()
-            except NonFiniteError as error:
-                path = folder.save_offending(trainer.offending, trainer.update)
-                raise NonFiniteError(f"{error}; the batch is in {path}") from None
-            # Before the checkpoint: it notes how far the tables go, and resuming cuts them there.
-            folder.record_episodes(trainer.take_episodes())
-            folder.record(row)
-            view.show(row)
-            for callback in callbacks:
-                callback(row)
-            if trainer.update % settings.checkpoint_every == 0:
-                folder.save(trainer.state(), trainer.update)
+        try:
+            if trainer.env_steps == 0 and not interrupted:
+                _warm_up(trainer, folder, view)
+                keeper.begin()
+            while trainer.env_steps < settings.total_steps and not interrupted:
+                acting = trainer.policy
+                row = _step(trainer, folder)
+                # Before the checkpoint: it notes how far they go, and resuming cuts them there.
+                folder.record_episodes(trainer.take_episodes())
+                folder.record(row)
+                keeper.note(row, acting)
+                view.show(row)
+                for sentence in trainer.take_sentences():
+                    view.say(sentence)
+                for callback in callbacks:
+                    callback(row)
+                if trainer.update % settings.checkpoint_every == 0:
+                    keeper.save()
+            keeper.save()
+        except BaseException as failure:
+            keeper.rescue(failure)
+            raise
         begun = trainer.env_steps > 0
-        if begun and (trainer.update % settings.checkpoint_every or not folder.checkpoints()):
-            folder.save(trainer.state(), trainer.update)
         curves = plot_run(folder.folder) if begun else None
     if curves is not None:
         view.say(f"curves: {curves}")
     in_python = settings.env_id.startswith(IN_PYTHON)
     if interrupted and not in_python:
-        view.say(f"interrupted; go on with: cmbpo train --resume {folder.folder}")
+        trust = flag_for_training(settings)
+        view.say(f"interrupted; go on with: cmbpo train --resume {folder.folder}{trust}")
     elif interrupted and begun:
         view.say(
             "interrupted; its environment was made in Python, so that no command goes on with it;"
@@ -119,5 +139,29 @@ def _loop(
     elif interrupted:
         view.say("interrupted before its first step: there is nothing to go on from")
     elif not in_python:
-        view.say(f"see what it learned: cmbpo evaluate {folder.folder}")
+        trust = flag_for_acting(settings)
+        view.say(f"see what it learned: cmbpo evaluate {folder.folder}{trust}")
     return trainer.policy
+
+
+def _warm_up(
+    trainer: RunInProgress, folder: Run, view: display.LiveDisplay | display.PlainDisplay
+) -> None:
+    if trainer.settings.first_episode is not None:
+        view.say(
+            f"episodes of {trainer.settings.first_episode} steps at first; they grow"
+            " while the cost is within its target"
+        )
+    view.say("first real steps and first model …")
+    trainer.warm_up()
+    folder.record_episodes(trainer.take_episodes())
+    for sentence in (*trainer.take_sentences(), *trainer.doubts()):
+        view.say(sentence)
+
+
+def _step(trainer: RunInProgress, folder: Run) -> Row:
+    try:
+        return trainer.step()
+    except NonFiniteError as error:
+        path = folder.save_offending(trainer.offending, trainer.update)
+        raise NonFiniteError(f"{error}; the batch is in {path}") from None

@@ -39,6 +39,10 @@ class RunInProgress(Protocol):
         """In sentences, what the first steps were too few for."""
         ...
 
+    def take_sentences(self) -> list[str]:
+        """What is to be said of what went wrong in the copies since the last call."""
+        ...
+
     def step(self) -> Row:
         """One update: what it adds to progress.csv."""
         ...
@@ -48,7 +52,11 @@ class RunInProgress(Protocol):
         ...
 
     def state(self) -> dict[str, Any]:
-        """All that the rest of the run depends on, as a pytree."""
+        """All that the rest of the run depends on, as a pytree; see `as_it_was`."""
+        ...
+
+    def as_it_was(self, state: dict[str, Any]) -> dict[str, Any]:
+        """What `state` returned last, with what an update has written over since put back."""
         ...
 
     def restore(self, state: dict[str, Any]) -> None:

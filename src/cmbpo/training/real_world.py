@@ -10,6 +10,7 @@ from cmbpo.columns import Column
 from cmbpo.data import episode_curriculum
 from cmbpo.data.collect import collect
 from cmbpo.data.ledger import Episode, Ledger
+from cmbpo.envs.failures import EnvironmentFailure, told
 from cmbpo.envs.simulator import Simulator
 from cmbpo.networks import Policy
 from cmbpo.settings.schema import TrainSettings
@@ -33,6 +34,7 @@ class RealWorld:
             episode_steps=settings.first_episode,
         )
         self.ledger = Ledger(settings.num_envs, len(self.limits))
+        self.simulator.mishaps.when = self._so_far
         self.regret = 0.0
         self.violating_episodes = 0
         self._episodes: list[Episode] = []
@@ -62,14 +64,24 @@ class RealWorld:
 
     def collect(self, policy: Policy, *, steps: int, rows: int, key: PRNGKeyArray) -> Steps:
         """Let the policy act for `steps` steps in every copy."""
-        real, episodes = collect(
-            self.simulator, self.ledger, policy, steps=steps, rows=rows, key=key
-        )
+        try:
+            real, episodes = collect(
+                self.simulator, self.ledger, policy, steps=steps, rows=rows, key=key
+            )
+        except EnvironmentFailure as failure:
+            raise EnvironmentFailure(told(str(failure), self._so_far())) from failure
         self._episodes += episodes
         self.violating_episodes += sum(
             any(c > d for c, d in zip(e.cost, self.limits, strict=True)) for e in episodes
         )
         return real
+
+    def _so_far(self) -> str:
+        return f"The run had taken {self.env_steps:,} real steps."
+
+    def take_sentences(self) -> list[str]:
+        """What is to be said of what went wrong since the last call."""
+        return self.simulator.mishaps.take_sentences()
 
     def lengthen(self, cost: np.ndarray, target: np.ndarray) -> None:
         """Let episodes that begin from now on be longer or shorter, by what the policy costs."""
@@ -100,6 +112,8 @@ class RealWorld:
             columns.COST_RATE: spent / self.env_steps,
             columns.REGRET: self.regret,
             columns.VIOLATING_EPISODES: self.violating_episodes,
+            columns.NOT_FINITE: self.simulator.mishaps.not_finite,
+            columns.RESTARTS: self.simulator.mishaps.restarts,
             columns.LIMIT: self.limits,
         }
 

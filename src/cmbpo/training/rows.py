@@ -92,6 +92,7 @@ def _of_step(step: PolicyStep) -> Values:
         columns.PASSES: step.passes,
         columns.POLICY_LOSS: step.loss,
         columns.MULTIPLIER: step.multiplier,
+        columns.COST_SHARE: step.share,
     }
     return filled | {column: value for column, value in others.items() if value is not None}
 

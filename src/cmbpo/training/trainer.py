@@ -15,6 +15,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from cmbpo import columns
 from cmbpo.algorithms.update import PolicyStep
 from cmbpo.columns import Column
+from cmbpo.data.archive import Archive
 from cmbpo.model import learned_cost_quality
 from cmbpo.model import state as model
 from cmbpo.model.state import Imagined, Model
@@ -46,6 +47,7 @@ class Trainer:
         self.prediction = no_prediction(len(self.real.limits))
         self.offending: Samples | None = None
         self.phases: dict[Column, float] = {}
+        self._gone: Archive | None = None
 
     def _check(self) -> None:
         settings, task = self.settings, self.task
@@ -111,10 +113,20 @@ class Trainer:
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from what `state` returned."""
         self.learner = state["learner"]
-        self.real.restore(state)
+        # Before the first step every copy stands where a new one does, also if it has no memory.
+        if state["ledger"]["env_steps"] > 0:
+            self.real.restore(state)
         self.update = int(state["update"])
         self.seconds = float(state["seconds"])
         self.prediction = Prediction(**state["prediction"])
+
+    def as_it_was(self, state: dict[str, Any]) -> dict[str, Any]:
+        """What `state` returned last, with the rows that the archive has lost since put back."""
+        then, now = state["learner"].model, self.learner.model
+        if then is None or now is None or self._gone is None or not model.is_written_over(then):
+            return state
+        mended = model.put_back(then, now, self._gone)
+        return {**state, "learner": replace(state["learner"], model=mended)}
 
     def take_over(self, other: Run) -> None:
         """Start with the policy, critics and model of another run, but not with its counts."""
@@ -166,6 +178,10 @@ class Trainer:
         return learned_cost_quality.doubts(
             learned.cost_model, learned.quality.cost, self.task.cost_names, steps=self.env_steps
         )
+
+    def take_sentences(self) -> list[str]:
+        """What is to be said of what went wrong in the copies since the last call."""
+        return self.real.take_sentences()
 
     def step(self) -> Row:
         """One policy update: the phases of the paper, in its order."""
@@ -231,7 +247,9 @@ class Trainer:
 
     def _learn_model(self, world: Model, real: Steps, key: PRNGKeyArray) -> Model:
         s = self.settings.ensemble
+        self._gone = model.next_to_go(world, real)
         world = model.remember(world, real, self.learner.policy, self.update + 1)
+        self._set(model=world)
         if int(world.fresh) >= s.fit_every:
             world = model.fit_models(world, self.static, epochs=s.epochs, key=key)
         self._set(model=jax.block_until_ready(world))
@@ -269,7 +287,7 @@ class Trainer:
             self.learner.policy,
             self.learner.improvement,
             samples,
-            cost.used,
+            cost,
             target,
             key,
             settings=self.static,

@@ -17,18 +17,22 @@ from cmbpo.report.drawing import colours
 from cmbpo.report.drawing.axes import short
 from cmbpo.report.drawing.panel import Panel, spread
 
+MOST_ROWS = 100
+"""Rows of panels that fit on a picture of the largest size."""
+
 
 def write(
     folder: Path, name: str, rows: Mapping[str, Sequence[Panel]], arms: Sequence[ArmRuns]
 ) -> None:
-    """Write `name.png` and `name.pdf`: rows of two or three panels for each task."""
+    """Write `name.png` and `name.pdf`: rows of two or three panels for each of the first tasks."""
+    rows = dict(list(rows.items())[:MOST_ROWS])
     longest = max(len(panels) for panels in rows.values())
     width = 2 if longest in (2, 4) else min(longest, 3)
     cut = [
         (task, panels[i : i + width])
         for task, panels in rows.items()
         for i in range(0, len(panels), width)
-    ]
+    ][:MOST_ROWS]
     figure = Figure(figsize=(4.2 * width, 2.9 * len(cut) + 0.5), layout="constrained")
     grid = figure.subplots(len(cut), width, squeeze=False)
     shown: set[int] = set()
@@ -37,11 +41,13 @@ def write(
             axes.set_axis_off()
         for axes, panel in zip(cells, panels, strict=False):
             draw(axes, panel)
-            title = re.sub("([Jε])_(.)", r"$\1_\2$", panel.title)
-            axes.set_title(f"{task}: {title}", fontsize=9)
+            title = re.sub("([Jε])_(.)", r"$\1_\2$", _plain(panel.title))
+            axes.set_title(f"{_plain(task)}: {title}", fontsize=9)
             shown |= {x.arm.colour for x in [*panel.lines, *panel.marks]}
     handles = [
-        Line2D([], [], color=_colour(arm), label=arm.label) for arm in arms if arm.colour in shown
+        Line2D([], [], color=_colour(arm), label=_plain(arm.label))
+        for arm in arms
+        if arm.colour in shown
     ]
     # a letter of this size takes 0.075 inches, the line before it as much as six
     longest_label = max((len(str(handle.get_label())) for handle in handles), default=0)
@@ -53,10 +59,18 @@ def write(
     for suffix in ("png", "pdf"):
         # without a date: the same runs give the same file
         facts = {"CreationDate": None} if suffix == "pdf" else {}
-        figure.savefig(folder / f"{name}.{suffix}", dpi=120, metadata=facts)
+        path = folder / f"{name}.{suffix}"
+        if path.is_symlink():  # replaced, not followed
+            path.unlink()
+        figure.savefig(path, dpi=120, metadata=facts)
         # laid out once, the same for both
         figure.set_layout_engine("none")
     _save_room(folder / f"{name}.png")
+
+
+def _plain(words: str) -> str:
+    """Words in which no dollar begins a formula."""
+    return words.replace("$", r"\$")
 
 
 def _save_room(path: Path) -> None:

@@ -29,6 +29,10 @@ class Painter:
         self._look_at = np.zeros(3)
         self._canvas: tuple[MujocoRenderer, mujoco.MjData] | None = None
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A copy opens a canvas of its own."""
+        return type(self), (self._task, *self._size)
+
     def paint(self, state: Float[np.ndarray, " state"], mode: str) -> Any:
         """Draw a state: as an array of pixels with `rgb_array`, in a window with `human`."""
         model = self._task.drawing

@@ -121,14 +121,14 @@ def test_after_a_restore_every_copy_begins_anew_the_same_each_time():
 
 def test_what_is_not_a_number_ends_the_episode_and_costs():
     simulator = Simulator(task(), N, seed=0)
-    simulator._copies._envs.envs[1].unwrapped.at = 95.0  # pyright: ignore
+    simulator._copies._copies[1]._env.unwrapped.at = 95.0  # pyright: ignore
     step = simulator.step(np.zeros((N, 1)))
     assert step.blew_up.tolist() == [False, True, False]
     assert step.terminated[1]
     assert (step.reward[1], step.cost[1, 0]) == (0.0, 1.0)
     assert np.isnan(step.next_obs[1]).all()
     assert np.isfinite(step.obs).all()
-    assert simulator.blow_ups == 1
+    assert simulator.mishaps.not_finite == 1
 
 
 def test_a_cost_that_is_missing_later_is_said():

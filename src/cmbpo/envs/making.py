@@ -1,0 +1,73 @@
+"""From what the user gives, an id, a function or an environment, to what makes copies of it."""
+
+import copy
+import os
+import sys
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import gymnasium
+
+from cmbpo.envs.failures import EnvironmentFailure, place
+from cmbpo.settings.registry import TASKS
+
+Environment = str | gymnasium.Env | Callable[..., gymnasium.Env]
+
+
+def maker(env: Environment) -> Callable[..., gymnasium.Env]:
+    """A function that makes copies of an environment: given its id, a function, or one of them."""
+    if isinstance(env, str):
+        return partial(_make, env)
+    if isinstance(env, gymnasium.Env):
+        return partial(_copied, env)
+    return env
+
+
+def _make(env_id: str, **options: Any) -> gymnasium.Env:
+    # `cmbpo` is a script in a folder of its own: modules of the working folder are not on its path.
+    if ":" in env_id and os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    try:
+        return gymnasium.make(env_id, disable_env_checker=True, **options)
+    except gymnasium.error.Error as error:
+        raise EnvironmentFailure(
+            f"{env_id!r} cannot be made: {str(error).rstrip('.')}. There are the tasks"
+            f" {', '.join(TASKS)}, what is registered with Gymnasium, and your own as"
+            " module:Name-v0"
+        ) from None
+    except ModuleNotFoundError as error:
+        # Gymnasium raises one of its own, without a name, from the one that says what is missing.
+        missing = error.__cause__ if error.name is None else error
+        if not isinstance(missing, ModuleNotFoundError) or missing.name is None:
+            raise
+        raise EnvironmentFailure(f"{env_id!r} cannot be made: {_absent(env_id, missing)}") from None
+
+
+def _absent(env_id: str, missing: ModuleNotFoundError) -> str:
+    """Which module is not there: the user's own, or one that it imports."""
+    module, name = env_id.partition(":")[0], str(missing.name)
+    if module == name or module.startswith(f"{name}."):
+        return f"there is no module {module!r} here or installed"
+    return f"its module needs {name!r}, which is not here or installed,{place(missing)}"
+
+
+def _copied(env: gymnasium.Env) -> gymnasium.Env:
+    try:
+        return copy.deepcopy(env)
+    except Exception as error:  # whatever the environment holds decides what is raised
+        raise EnvironmentFailure(
+            f"{env} cannot be copied ({error}); allowed then: a function that makes it, as in"
+            " lambda: gymnasium.make(…)"
+        ) from error
+
+
+def time_limit(env: gymnasium.Env) -> int | None:
+    """The steps after which an environment truncates its episodes, if it says so."""
+    if env.spec is not None and env.spec.max_episode_steps is not None:
+        return env.spec.max_episode_steps
+    while isinstance(env, gymnasium.Wrapper):
+        if isinstance(env, gymnasium.wrappers.TimeLimit):
+            return env._max_episode_steps
+        env = env.env
+    return None
