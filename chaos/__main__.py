@@ -3,6 +3,7 @@
 import argparse
 import os
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -16,6 +17,8 @@ from chaos.trial import Verdict
 def main() -> int:
     """The exit status."""
     asked = _asked()
+    # a polite end ends the crew, too
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     chosen = [f for f in families.ALL if not asked.only or any(w in f.name for w in asked.only)]
     counts = [asked.count or max(round(asked.share * family.count), 1) for family in chosen]
     workshop = Path(asked.folder or tempfile.mkdtemp(prefix="chaos-", dir=_room())).resolve()

@@ -143,7 +143,8 @@ def _work(connection: Connection, names: Sequence[str], seed: str, workshop: Pat
     by_name = {family.name: family for family in families.ALL}
     while True:
         try:
-            task = connection.recv()
+            task: Task = connection.recv()
         except EOFError:
             return
-        connection.send(make(by_name[names[task.family]], task.index, seed=seed, workshop=workshop))
+        family = by_name[names[task.family]]
+        connection.send(make(family, task.index, seed=seed, workshop=workshop))

@@ -27,7 +27,7 @@ MOST = 60
 """Trials within which a bug has to be found."""
 
 
-class Otherwise:
+class _Otherwise:
     """A module that does some things in another way."""
 
     def __init__(self, module: Any, **others: Any):
@@ -47,7 +47,7 @@ def _patched(target: str, replacement: Any) -> Callable[[], AbstractContextManag
 
 
 @contextlib.contextmanager
-def straight(path: Path) -> Iterator[IO[bytes]]:
+def _straight(path: Path) -> Iterator[IO[bytes]]:
     """A file that is written where it belongs, in two steps."""
     with path.open("wb") as file:
         yield file
@@ -58,7 +58,7 @@ def straight(path: Path) -> Iterator[IO[bytes]]:
 
 
 @contextlib.contextmanager
-def rows_twice() -> Iterator[None]:
+def _rows_twice() -> Iterator[None]:
     from cmbpo.runs.tables import CsvTable
 
     append = CsvTable.append
@@ -161,18 +161,18 @@ CUT = file_operations.cut_off
 PLANTED = (
     Planted(
         "a checkpoint written in two steps",
-        _patched("cmbpo.runs.array_file.whole_file", straight),
+        _patched("cmbpo.runs.array_file.whole_file", _straight),
         CUT,
     ),
-    Planted("a row written twice", rows_twice, CUT),
+    Planted("a row written twice", _rows_twice, CUT),
     Planted(
-        "files not synced", _patched("cmbpo.runs.files.os", Otherwise(os, fsync=_nothing)), CUT
+        "files not synced", _patched("cmbpo.runs.files.os", _Otherwise(os, fsync=_nothing)), CUT
     ),
     Planted("folders not synced", _patched("cmbpo.runs.files._sync", _nothing), CUT),
     Planted("records not synced", _patched("cmbpo.runs.tables.CsvTable.sync", _nothing), CUT),
     Planted(
         "records not cut back",
-        _patched("cmbpo.runs.tables.os", Otherwise(os, truncate=_nothing)),
+        _patched("cmbpo.runs.tables.os", _Otherwise(os, truncate=_nothing)),
         CUT,
     ),
     Planted("old checkpoints dropped before the new one is there", _old_ones_dropped_first, CUT),
@@ -185,7 +185,7 @@ PLANTED = (
     Planted(
         "a folder that is not held",
         _patched(
-            "cmbpo.runs.run_folder.fcntl", Otherwise(os, flock=_nothing, LOCK_EX=0, LOCK_NB=0)
+            "cmbpo.runs.run_folder.fcntl", _Otherwise(os, flock=_nothing, LOCK_EX=0, LOCK_NB=0)
         ),
         rivals.folder_in_use,
     ),

@@ -10,7 +10,7 @@ from random import Random
 
 from chaos.trial import require
 
-CMBPO = (sys.executable, "-m", "cmbpo.cli")
+CMBPO = (sys.executable, "-m", "cmbpo")
 SECONDS = 150.0
 """No tiny command takes longer."""
 
