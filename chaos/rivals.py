@@ -35,7 +35,8 @@ def try_one(trial: Trial) -> Verdict:
             clean(other)
             if which == "train":
                 require(other.status == 1, f"a second writer got in: {other.words}")
-                require("already training" in other.err, f"it says: {other.err}")
+                why = ("already training", "no config.json")
+                require(any(word in other.err for word in why), f"it says: {other.err}")
     return Verdict(what, "refused" if ends and ends[0].status else "let in, undisturbed")
 
 

@@ -13,6 +13,7 @@ import time
 import numpy as np
 import pytest
 
+from cmbpo.runs import run_folder
 from cmbpo.runs.errors import DamagedError, RunError
 from cmbpo.runs.run_folder import Run
 from cmbpo.runs.tables import read_table
@@ -298,6 +299,18 @@ def python(code, *args):
         stdout=subprocess.PIPE,
         text=True,
     )
+
+
+def test_a_new_folder_is_held_before_it_is_a_run(settings, monkeypatch):
+    write = run_folder.write_config
+
+    def written_while_another_comes(folder, *args):
+        write(folder, *args)
+        with pytest.raises(RunError, match="already training"):
+            Run.resume(folder)
+
+    monkeypatch.setattr(run_folder, "write_config", written_while_another_comes)
+    Run.create(settings).close()
 
 
 def test_two_processes_do_not_train_in_one_folder_but_a_dead_one_does_not_block(run):

@@ -42,8 +42,8 @@ class Run:
     in it; `open` only reads.
     """
 
-    def __init__(self, folder: Path, *, train: bool):
-        """Use `create`, `resume` or `open`."""
+    def __init__(self, folder: Path, *, train: bool, lock: IO[str] | None = None):
+        """Use `create`, `resume` or `open`; `lock` where the folder is held already."""
         self.folder = folder
         self.config = read_config(folder)
         self.settings = settings_from_json(self.config, where=str(folder / "config.json"))
@@ -52,7 +52,7 @@ class Run:
         self._good: list[int] = []
         self._events: Events | None = None
         self._wandb: Any = None
-        self._lock = _lock(folder) if train else None
+        self._lock = lock or (_lock(folder) if train else None)
 
     @classmethod
     def create(cls, settings: TrainSettings, extra: Mapping[str, Any] | None = None) -> "Run":
@@ -61,10 +61,12 @@ class Run:
         folder = _new_folder(settings)
         try:
             (folder / "checkpoints").mkdir()
+            # Before it is a run folder: nobody goes on with what has not begun.
+            lock = _lock(folder)
             write_config(folder, settings, extra or {})
         except OSError as error:
             raise RunError(f"could not write {folder}: {error.strerror}") from error
-        run = cls(folder, train=True)
+        run = cls(folder, train=True, lock=lock)
         run._connect(wandb)
         return run
 
