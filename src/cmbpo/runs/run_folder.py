@@ -50,6 +50,7 @@ class Run:
         self.progress = CsvTable(folder / "progress.csv")
         self.episodes = CsvTable(folder / "episodes.csv")
         self._good: list[int] = []
+        self._extended = False
         self._events: Events | None = None
         self._wandb: Any = None
         self._lock = lock or (_lock(folder) if train else None)
@@ -90,7 +91,7 @@ class Run:
         return cls(Path(folder), train=False)
 
     def extend(self, total_steps: int) -> TrainSettings:
-        """Let the run end after another number of steps; config.json says so from now on."""
+        """Let the run end after another number of steps; config.json says so once it goes on."""
         self._require_training()
         if total_steps < self._last_step():
             raise RunError(
@@ -99,7 +100,7 @@ class Run:
             )
         self.settings = replace(self.settings, total_steps=total_steps)
         self.config["settings"]["total_steps"] = total_steps
-        rewrite_config(self.folder, self.config)
+        self._extended = True
         return self.settings
 
     def close(self) -> None:
@@ -190,6 +191,9 @@ class Run:
         found = None if start_anew else self._newest(template, damaged)
         if found is None:
             self._set_records_aside(start_anew=start_anew)
+        if self._extended:
+            rewrite_config(self.folder, self.config)
+        if found is None:
             return None
         update, tables = found.notes["update"], found.notes["tables"]
         for error, path in zip(damaged, self.checkpoints(), strict=False):

@@ -5,6 +5,7 @@ import io
 import os
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -46,8 +47,13 @@ class Table(NamedTuple):
     damaged: list[int]
     gaps: list[int]
     """Lines before which rows are missing or repeated."""
-    checked: bool
-    """Whether its rows carry what damage is seen by; those of older versions do not."""
+    checks: list[str]
+    """The check of each whole row; none in a table of an older version."""
+
+    @property
+    def checked(self) -> bool:
+        """Whether its rows carry what damage is seen by."""
+        return bool(self.checks)
 
 
 class CsvTable:
@@ -205,7 +211,9 @@ def examine(path: Path) -> Table:
     columns = {
         name: _column([row[i] for row in rows]) for i, name in enumerate(header) if name != CHECK
     }
-    return Table(columns, damaged, gaps, CHECK in header)
+    place = header.index(CHECK) if CHECK in header else None
+    checks = [] if place is None else [row[place] for row in rows]
+    return Table(columns, damaged, gaps, checks)
 
 
 def _unpacked(path: Path) -> bytes:
@@ -264,7 +272,11 @@ def _cells(text: bytes) -> list[str]:
 
 
 def _up_to(lines: Iterable[Line], rows: int, last: str) -> list[Line]:
-    """The lines up to the row with the check `last`; unless it is there, so many rows."""
+    """The lines up to the row with the check `last`.
+
+    Unless it is there, those up to the first that is not sound: none of another run's table, whose
+    lines all are. In a table without checks, so many rows.
+    """
     kept: list[Line] = []
     for line in lines:
         if len(kept) == rows and not last:
@@ -272,7 +284,10 @@ def _up_to(lines: Iterable[Line], rows: int, last: str) -> list[Line]:
         kept.append(line)
         if last and line.cells[-1:] == [last]:
             return kept
-    return kept[:rows]
+    if not last:
+        return kept[:rows]
+    sound = list(takewhile(lambda line: line.whole and line.follows, kept))
+    return sound if len(sound) < rows else []
 
 
 class _Found(NamedTuple):
