@@ -47,13 +47,10 @@ class Table(NamedTuple):
     damaged: list[int]
     gaps: list[int]
     """Lines before which rows are missing or repeated."""
-    checks: list[str]
-    """The check of each whole row; none in a table of an older version."""
-
-    @property
-    def checked(self) -> bool:
-        """Whether its rows carry what damage is seen by."""
-        return bool(self.checks)
+    checked: bool
+    """Whether its rows carry what damage is seen by; those of older versions do not."""
+    checks: tuple[str, ...] = ()
+    """Of the whole rows, if they do."""
 
 
 class CsvTable:
@@ -211,9 +208,10 @@ def examine(path: Path) -> Table:
     columns = {
         name: _column([row[i] for row in rows]) for i, name in enumerate(header) if name != CHECK
     }
-    place = header.index(CHECK) if CHECK in header else None
-    checks = [] if place is None else [row[place] for row in rows]
-    return Table(columns, damaged, gaps, checks)
+    if CHECK not in header:
+        return Table(columns, damaged, gaps, checked=False)
+    checks = tuple(row[header.index(CHECK)] for row in rows)
+    return Table(columns, damaged, gaps, checked=True, checks=checks)
 
 
 def _unpacked(path: Path) -> bytes:
