@@ -21,14 +21,20 @@ REASONS = {errno.ENOSPC: "No space left", errno.EDQUOT: "quota", errno.EIO: "Inp
 class Room:
     """So many bytes, until somebody makes room."""
 
-    def __init__(self, left: int, reason: int):
-        """A disk with room for `left` bytes, which then fails for this reason."""
-        self.left, self.reason = left, reason
+    def __init__(self, left: int, reason: int, *, relents: bool):
+        """A disk with room for `left` bytes, which then fails for this reason, or fails once."""
+        self.left, self.reason, self.relents = left, reason, relents
+
+    def fail(self) -> None:
+        """Say that there is no room; it may be the only time."""
+        if self.relents:
+            self.left = 2**40
+        raise OSError(self.reason, os.strerror(self.reason))
 
     def take(self, wanted: int) -> int:
         """How many of the bytes there is room for."""
         if wanted and not self.left:
-            raise OSError(self.reason, os.strerror(self.reason))
+            self.fail()
         taken = min(wanted, self.left)
         self.left -= taken
         return taken
@@ -68,7 +74,7 @@ def with_room(folder: Path, room: Room) -> Iterator[None]:
 
     def fsync(descriptor: Any) -> None:
         if room.left == 0 and disk.is_within(descriptor, folder):
-            raise OSError(room.reason, os.strerror(room.reason))
+            room.fail()
         real_fsync(descriptor)
 
     real_fsync = os.fsync
@@ -87,9 +93,10 @@ def try_one(trial: Trial) -> Verdict:
     random = trial.random
     algo = random.choice(["cpo", "cmbpo"])
     reason = random.choice(list(REASONS))
-    room = Room(int(2 ** random.uniform(8, 21)), reason)
+    room = Room(int(2 ** random.uniform(8, 21)), reason, relents=random.random() < 0.5)
     log = trial.place.resolve()
-    what = f"{algo}, room for {room.left:,} bytes, then {os.strerror(reason)}"
+    often = "once" if room.relents else "for good"
+    what = f"{algo}, room for {room.left:,} bytes, then {often} {os.strerror(reason)}"
     settings = specimen.settings(algo, log, total_steps=specimen.LONGER)
     wanted = specimen.unbroken(algo)
     with noting(what):

@@ -64,7 +64,12 @@ def known(algo: str, seed: int = 3) -> dict[str, Known]:
 
 def exported(place: Path) -> dict[str, np.ndarray]:
     """What was exported."""
-    with np.load(place / "exported" / "policy.npz", allow_pickle=False) as file:
+    return arrays(place / "exported" / "policy.npz")
+
+
+def arrays(path: Path) -> dict[str, np.ndarray]:
+    """What an .npz holds."""
+    with np.load(path, allow_pickle=False) as file:
         return {name: file[name] for name in file.files}
 
 
