@@ -6,9 +6,14 @@ import os
 # an asynchronous program can wait for the very threads that the program holds.
 os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false")
 
+from pathlib import Path
+
 import jax
 import pytest
 
+# What one worker has compiled another need not: half of the suite's time was compilation.
+jax.config.update("jax_compilation_cache_dir", str(Path(__file__).parents[1] / ".jax_cache"))
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
 jax.config.update("jax_platforms", "cpu")
 jax.config.update("jax_cpu_enable_async_dispatch", False)
 jax.config.update("jax_numpy_rank_promotion", "raise")

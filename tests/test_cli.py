@@ -409,11 +409,10 @@ def test_any_config_is_settings_or_a_sentence_that_names_the_file(tmp_path):
     )
 
 
-def test_any_call_for_settings_returns_them_or_is_a_sentence():
+def test_any_call_returns_or_is_a_sentence():
     at_random(
         "from tests.python_calls import attempt, call\n"
-        "calls = [call(Random(seed)) for seed in range(600)]\n"
-        "for one in calls:\n"
-        "    if one.text.startswith(('preset', 'TrainSettings')):\n"
-        "        assert attempt(one) != '', one.text\n"
+        "for seed in range(400):\n"
+        "    one = call(Random(seed))\n"
+        "    assert attempt(one) != '', one.text\n"
     )

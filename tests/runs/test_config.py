@@ -84,6 +84,8 @@ def test_a_place_without_config_is_no_run_folder(tmp_path):
     for place in (tmp_path, tmp_path / "nothing"):
         with pytest.raises(RunError, match=r"is no run folder: it has no config\.json"):
             read_config(place)
+    with pytest.raises(RunError, match="is no run folder: File name too long"):
+        read_config(tmp_path / ("x" * 300))
 
 
 def test_a_config_is_replaced_whole(run):

@@ -80,8 +80,12 @@ def settings_from_json(config: Mapping[str, Any], *, where: str = "config.json")
 
 def read_config(place: Path) -> dict[str, Any]:
     """What the config.json of a run folder, or the file itself, holds."""
-    path = place if place.is_file() else place / "config.json"
-    if not path.exists():
+    try:
+        path = place if place.is_file() else place / "config.json"
+        there = path.exists()
+    except OSError as error:  # a name that no file can have
+        raise RunError(f"{place} is no run folder: {error.strerror}") from None
+    if not there:
         raise RunError(f"{place} is no run folder: it has no config.json")
     data = read_bytes(path)
     try:

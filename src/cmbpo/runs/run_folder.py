@@ -88,6 +88,8 @@ class Run:
     @classmethod
     def open(cls, folder: str | Path) -> "Run":
         """Read a folder."""
+        if not isinstance(folder, str | Path):
+            raise RunError(f"{folder!r} is no run folder; allowed: a path")
         return cls(Path(folder), train=False)
 
     def extend(self, total_steps: int) -> TrainSettings:
