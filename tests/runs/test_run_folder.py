@@ -293,6 +293,20 @@ def test_a_run_that_does_not_go_on_keeps_its_settings(settings):
     assert (run.folder / "config.json").read_bytes() == before
 
 
+def test_records_without_their_first_line_are_set_aside_and_said(settings):
+    with Run.create(settings) as run:
+        trained(run, range(1, 5))
+    path = run.folder / "progress.csv"
+    path.write_bytes(path.read_bytes().partition(b"\n")[2])
+    with (
+        Run.resume(run.folder) as run,
+        pytest.warns(UserWarning, match="has 0 whole rows where the checkpoint noted 4"),
+    ):
+        run.restore({"update": 0})
+        trained(run, range(5, 7))
+    assert read_table(path)["TotalEnvSteps"].tolist() == [5000, 6000]
+
+
 @pytest.mark.parametrize("name", ["progress.csv", "episodes.csv"])
 def test_another_runs_records_are_set_aside_and_said(settings, name):
     folders = []

@@ -147,7 +147,8 @@ class CsvTable:
         rows, last = mark["rows"], str(mark.get("check") or "")
         data = read_bytes(self.path) if self.path.exists() else b""
         header, lines = _parsed(data[: data.rfind(b"\n") + 1])
-        kept = _up_to(lines, rows, last)
+        # Where checks were noted, a table without them has lost its first line.
+        kept = _up_to(lines, rows, last) if not last or CHECK in header else []
         sentence = None
         if len(kept) == rows and all(line.whole for line in kept):
             size = sum(len(raw) + 1 for raw in data.split(b"\n")[: kept[-1].number]) if kept else 0
