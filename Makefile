@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: setup train test test-slow bench lock
+.PHONY: setup train test test-slow chaos bench lock
 
 setup: $(READY)
 
@@ -29,6 +29,10 @@ test: $(READY)
 # The proofs that take over a minute each.
 test-slow: $(READY)
 	$(BIN)/pytest -m slow
+
+# Thousands of attempts to make it lose data, lie, execute or fall over: half an hour on two cores.
+chaos: $(READY)
+	$(BIN)/python -m chaos
 
 bench: $(READY)
 	$(BIN)/cmbpo bench simulator

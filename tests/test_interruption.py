@@ -221,3 +221,16 @@ def test_one_that_has_not_begun_there_leaves_nothing(interrupted_while_built, tm
     loop.run(settings, env=make_line)
     last = capsys.readouterr().out.splitlines()[-1]
     assert last == "interrupted before its first step: there is nothing to go on from"
+
+
+def test_the_clock_of_a_time_limit_is_no_request_to_stop(capfd):
+    before = signal.signal(signal.SIGALRM, lambda *_: None)
+    try:
+        with interruption.noted(second_raises=True) as came:
+            for _ in range(2):
+                signal.raise_signal(signal.SIGALRM)
+                time.sleep(0.05)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert came == []
+    assert capfd.readouterr().err == ""

@@ -13,9 +13,11 @@ import time
 import numpy as np
 import pytest
 
+from cmbpo.runs import run_folder
 from cmbpo.runs.errors import DamagedError, RunError
 from cmbpo.runs.run_folder import Run
 from cmbpo.runs.tables import read_table
+from cmbpo.runs.verify import findings
 from tests.runs.stand_in import episode, row, trained
 from tests.runs.test_checkpoint import a_state, same_bits
 
@@ -275,7 +277,52 @@ def test_a_run_may_be_longer_but_not_shorter_than_it_is(settings):
         with pytest.raises(RunError, match=r"total_steps is 3999; allowed here: at least 4000"):
             run.extend(3999)
         assert run.extend(9000).total_steps == 9000
+        run.restore({"update": 0})
     assert Run.open(run.folder).settings.total_steps == 9000
+
+
+def test_a_run_that_does_not_go_on_keeps_its_settings(settings):
+    with Run.create(settings) as run:
+        trained(run, range(1, 5))
+    run.checkpoints()[0].write_bytes(b"")
+    before = (run.folder / "config.json").read_bytes()
+    with Run.resume(run.folder) as run:
+        run.extend(9000)
+        with pytest.raises(RunError, match="is damaged"):
+            run.restore({"update": 0})
+    assert (run.folder / "config.json").read_bytes() == before
+
+
+def test_records_without_their_first_line_are_set_aside_and_said(settings):
+    with Run.create(settings) as run:
+        trained(run, range(1, 5))
+    path = run.folder / "progress.csv"
+    path.write_bytes(path.read_bytes().partition(b"\n")[2])
+    with (
+        Run.resume(run.folder) as run,
+        pytest.warns(UserWarning, match="has 0 whole rows where the checkpoint noted 4"),
+    ):
+        run.restore({"update": 0})
+        trained(run, range(5, 7))
+    assert read_table(path)["TotalEnvSteps"].tolist() == [5000, 6000]
+
+
+@pytest.mark.parametrize("name", ["progress.csv", "episodes.csv"])
+def test_another_runs_records_are_set_aside_and_said(settings, name):
+    folders = []
+    for seed in (1, 2):
+        with Run.create(dataclasses.replace(settings, seed=seed)) as run:
+            trained(run, range(seed, seed + 4))
+            folders.append(run.folder)
+    shutil.copyfile(folders[1] / name, folders[0] / name)
+    found = [finding for finding in findings(folders[0]) if finding.verdict == "damaged"]
+    assert [f.sentence.startswith(f"{name}: another run's") for f in found] == [True]
+    with (
+        Run.resume(folders[0]) as run,
+        pytest.warns(UserWarning, match=f"{name} has 0 whole rows where the checkpoint noted"),
+    ):
+        run.restore({"update": 0})
+    assert (folders[0] / f"{name}.damaged").read_bytes() == (folders[1] / name).read_bytes()
 
 
 def test_records_with_columns_that_came_later_are_cut_back_and_go_on(settings):
@@ -298,6 +345,18 @@ def python(code, *args):
         stdout=subprocess.PIPE,
         text=True,
     )
+
+
+def test_a_new_folder_is_held_before_it_is_a_run(settings, monkeypatch):
+    write = run_folder.write_config
+
+    def written_while_another_comes(folder, *args):
+        write(folder, *args)
+        with pytest.raises(RunError, match="already training"):
+            Run.resume(folder)
+
+    monkeypatch.setattr(run_folder, "write_config", written_while_another_comes)
+    Run.create(settings).close()
 
 
 def test_two_processes_do_not_train_in_one_folder_but_a_dead_one_does_not_block(run):

@@ -165,7 +165,7 @@ def test_a_table_of_an_older_version_is_read_and_goes_on_with_checks(table):
     table.rewind({"bytes": 12, "rows": 2})
     table.append([{"TotalEnvSteps": 3, "Time/FPS": 4.0}])
     assert read_table(table.path)["TotalEnvSteps"].tolist() == [1.0, 2.0, 3.0]
-    assert tables.examine(table.path)[1:] == ([], [], True)
+    assert tables.examine(table.path)[1:4] == ([], [], True)
 
 
 def test_widening_leaves_a_damaged_row_as_it_is(table):

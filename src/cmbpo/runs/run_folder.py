@@ -42,17 +42,18 @@ class Run:
     in it; `open` only reads.
     """
 
-    def __init__(self, folder: Path, *, train: bool):
-        """Use `create`, `resume` or `open`."""
+    def __init__(self, folder: Path, *, train: bool, lock: IO[str] | None = None):
+        """Use `create`, `resume` or `open`; `lock` where the folder is held already."""
         self.folder = folder
         self.config = read_config(folder)
         self.settings = settings_from_json(self.config, where=str(folder / "config.json"))
         self.progress = CsvTable(folder / "progress.csv")
         self.episodes = CsvTable(folder / "episodes.csv")
         self._good: list[int] = []
+        self._extended = False
         self._events: Events | None = None
         self._wandb: Any = None
-        self._lock = _lock(folder) if train else None
+        self._lock = lock or (_lock(folder) if train else None)
 
     @classmethod
     def create(cls, settings: TrainSettings, extra: Mapping[str, Any] | None = None) -> "Run":
@@ -61,10 +62,12 @@ class Run:
         folder = _new_folder(settings)
         try:
             (folder / "checkpoints").mkdir()
+            # Before it is a run folder: nobody goes on with what has not begun.
+            lock = _lock(folder)
             write_config(folder, settings, extra or {})
         except OSError as error:
             raise RunError(f"could not write {folder}: {error.strerror}") from error
-        run = cls(folder, train=True)
+        run = cls(folder, train=True, lock=lock)
         run._connect(wandb)
         return run
 
@@ -90,7 +93,7 @@ class Run:
         return cls(Path(folder), train=False)
 
     def extend(self, total_steps: int) -> TrainSettings:
-        """Let the run end after another number of steps; config.json says so from now on."""
+        """Let the run end after another number of steps; config.json says so once it goes on."""
         self._require_training()
         if total_steps < self._last_step():
             raise RunError(
@@ -99,7 +102,7 @@ class Run:
             )
         self.settings = replace(self.settings, total_steps=total_steps)
         self.config["settings"]["total_steps"] = total_steps
-        rewrite_config(self.folder, self.config)
+        self._extended = True
         return self.settings
 
     def close(self) -> None:
@@ -190,6 +193,9 @@ class Run:
         found = None if start_anew else self._newest(template, damaged)
         if found is None:
             self._set_records_aside(start_anew=start_anew)
+        if self._extended:
+            rewrite_config(self.folder, self.config)
+        if found is None:
             return None
         update, tables = found.notes["update"], found.notes["tables"]
         for error, path in zip(damaged, self.checkpoints(), strict=False):

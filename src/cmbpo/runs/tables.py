@@ -5,6 +5,7 @@ import io
 import os
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -48,6 +49,8 @@ class Table(NamedTuple):
     """Lines before which rows are missing or repeated."""
     checked: bool
     """Whether its rows carry what damage is seen by; those of older versions do not."""
+    checks: tuple[str, ...] = ()
+    """Of the whole rows, if they do."""
 
 
 class CsvTable:
@@ -144,7 +147,8 @@ class CsvTable:
         rows, last = mark["rows"], str(mark.get("check") or "")
         data = read_bytes(self.path) if self.path.exists() else b""
         header, lines = _parsed(data[: data.rfind(b"\n") + 1])
-        kept = _up_to(lines, rows, last)
+        # Where checks were noted, a table without them has lost its first line.
+        kept = _up_to(lines, rows, last) if not last or CHECK in header else []
         sentence = None
         if len(kept) == rows and all(line.whole for line in kept):
             size = sum(len(raw) + 1 for raw in data.split(b"\n")[: kept[-1].number]) if kept else 0
@@ -205,7 +209,10 @@ def examine(path: Path) -> Table:
     columns = {
         name: _column([row[i] for row in rows]) for i, name in enumerate(header) if name != CHECK
     }
-    return Table(columns, damaged, gaps, CHECK in header)
+    if CHECK not in header:
+        return Table(columns, damaged, gaps, checked=False)
+    checks = tuple(row[header.index(CHECK)] for row in rows)
+    return Table(columns, damaged, gaps, checked=True, checks=checks)
 
 
 def _unpacked(path: Path) -> bytes:
@@ -264,7 +271,11 @@ def _cells(text: bytes) -> list[str]:
 
 
 def _up_to(lines: Iterable[Line], rows: int, last: str) -> list[Line]:
-    """The lines up to the row with the check `last`; unless it is there, so many rows."""
+    """The lines up to the row with the check `last`.
+
+    Unless it is there, those up to the first that is not sound: none of another run's table, whose
+    lines all are. In a table without checks, so many rows.
+    """
     kept: list[Line] = []
     for line in lines:
         if len(kept) == rows and not last:
@@ -272,7 +283,10 @@ def _up_to(lines: Iterable[Line], rows: int, last: str) -> list[Line]:
         kept.append(line)
         if last and line.cells[-1:] == [last]:
             return kept
-    return kept[:rows]
+    if not last:
+        return kept[:rows]
+    sound = list(takewhile(lambda line: line.whole and line.follows, kept))
+    return sound if len(sound) < rows else []
 
 
 class _Found(NamedTuple):

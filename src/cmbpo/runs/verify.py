@@ -95,6 +95,8 @@ def _wrong(run: Run, table: CsvTable, found: Table, mark: Mapping[str, Any]) -> 
         yield f"{columns.ENV_STEPS} does not grow from row to row: updates are repeated"
     if table.rows < mark["rows"] and not found.damaged:
         yield f"{table.rows} rows, but the newest checkpoint noted {mark['rows']}"
+    elif found.checks and not found.damaged and mark.get("check", "") not in ("", *found.checks):
+        yield "another run's: no row has the check that the newest checkpoint noted"
 
 
 def _others(run: Run) -> Iterator[Finding]:
