@@ -16,6 +16,8 @@ from chaos.trial import Family, Trial, Verdict, require
 
 STEPS = {"cpo": 2600, "cmbpo": 1400, "processes": 700}
 SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP", "SIGKILL", "SIGINT SIGINT", "SIGTERM SIGKILL", "all")
+GRACE = 20.0
+"""Seconds after which nothing that a run has started may be there any more."""
 STATUS = {"SIGINT": 130, "SIGTERM": 143}
 """What a run returns that was asked to stop, once it takes note of it."""
 
@@ -92,8 +94,16 @@ def try_one(trial: Trial) -> Verdict:
         require(status == 0, f"going on failed with {status}: {process.words}")
         folders = [f for f in log.glob("*/seed-*") if (f / "config.json").exists()]
         records.require_same(records.cells(folders[-1]), wanted)
-        require(not _left_behind(trial.place), "processes were left behind")
+        require(_are_gone(trial.place), f"left behind: {_left_behind(trial.place)}")
     return Verdict("; ".join(tried), "resumed, identical")
+
+
+def _are_gone(place: Path) -> bool:
+    """Whether all processes of a trial end, if not at once."""
+    end = time.monotonic() + GRACE
+    while _left_behind(place) and time.monotonic() < end:
+        time.sleep(0.1)
+    return not _left_behind(place)
 
 
 def _left_behind(place: Path) -> list[int]:
