@@ -64,7 +64,7 @@ COVERING: dict[str, tuple[str, ...]] = {
     "envs/test_check.py": ("envs/random_steps.py",),
     "envs/test_custom_task.py": ("envs/making.py", "envs/spaces.py"),
     "experiments/test_drive.py": ("experiments/local.py",),
-    "test_cli.py": ("__main__.py", "bench/commands.py", "envs/failures.py"),
+    "test_cli.py": ("__main__.py", "bench/commands.py"),
     "report/test_report.py": (
         "report/appendix.py",
         "report/arms.py",

@@ -4,6 +4,7 @@ import dataclasses
 import re
 import shlex
 from pathlib import Path
+from typing import Annotated, get_args, get_origin
 
 import pytest
 
@@ -81,8 +82,9 @@ def offered(kind: type, prefix: str = "") -> set[str]:
     found = {"--help"}
     for field in dataclasses.fields(kind):
         name = prefix + field.name.replace("_", "-")
-        if isinstance(field.type, type) and dataclasses.is_dataclass(field.type):
-            found |= offered(field.type, f"{name}.")
+        kind = get_args(field.type)[0] if get_origin(field.type) is Annotated else field.type
+        if isinstance(kind, type) and dataclasses.is_dataclass(kind):
+            found |= offered(kind, f"{name}.")
         else:
             group, dot, last = name.rpartition(".")
             found |= {f"--{name}", f"--{group}{dot}no-{last}"}
