@@ -26,6 +26,6 @@ for _name in BAD:
     for _steps in STEPS:
         gymnasium.register(
             f"{_name}-{_steps}-v0",
-            entry_point=partial(made, _name, _steps),
+            entry_point=partial(made, _name, _steps),  # pyright: ignore[reportArgumentType]
             max_episode_steps=HORIZON,
         )

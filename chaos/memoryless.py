@@ -35,4 +35,4 @@ class Memoryless(gymnasium.Env):
         return np.array([a, a * a]), a, False, False, {"cost": float(a > 0.3)}
 
 
-gymnasium.register("Memoryless-v0", entry_point=Memoryless, max_episode_steps=1)
+gymnasium.register("Memoryless-v0", entry_point=lambda **_: Memoryless(), max_episode_steps=1)

@@ -51,7 +51,6 @@ def test_help_imports_neither_jax_nor_mujoco_nor_gymnasium():
         (["train", "--algo", "sac"], "unknown algorithm 'sac'; there are cmbpo"),
         (["train", "--env-id", "Humanoid-v5"], "Humanoid-v5: a step reports no cost"),
         (["train", "--env-id", "AntSave-v0"], "'AntSave-v0' cannot be made"),
-        (["check", "--env-id", "AntSave-v0"], "'AntSave-v0' cannot be made"),
         (["export", "/nowhere", "policy.npz"], "/nowhere"),
         (["train", "--preset", "fast"], "unknown preset 'fast'; there are default, paper"),
         (["train", "--resume", "/nowhere"], "/nowhere"),

@@ -298,11 +298,9 @@ def test_records_without_their_first_line_are_set_aside_and_said(settings):
         trained(run, range(1, 5))
     path = run.folder / "progress.csv"
     path.write_bytes(path.read_bytes().partition(b"\n")[2])
-    with (
-        Run.resume(run.folder) as run,
-        pytest.warns(UserWarning, match="has 0 whole rows where the checkpoint noted 4"),
-    ):
-        run.restore({"update": 0})
+    with Run.resume(run.folder) as run:
+        with pytest.warns(UserWarning, match="has 0 whole rows where the checkpoint noted 4"):
+            run.restore({"update": 0})
         trained(run, range(5, 7))
     assert read_table(path)["TotalEnvSteps"].tolist() == [5000, 6000]
 

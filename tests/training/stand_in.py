@@ -57,6 +57,9 @@ class StandIn:
             "Constraint/Limit": 5.0,
         }
 
+    def take_sentences(self) -> list[str]:
+        return []
+
     def take_episodes(self) -> list[Row]:
         return [{"env_steps": self.env_steps, "return": 1.0}] if self.update else []
 

@@ -98,7 +98,7 @@ def test_a_run_whose_terminal_is_closed_saves_and_ends(tmp_path):
         os.close(terminal)
         process.send_signal(signal.SIGHUP)
         process.wait(SECONDS)
-    assert process.returncode == 0
+    assert process.returncode == 129
     assert newest(tmp_path) == len(tables(tmp_path)[0]) > 0
 
 

@@ -32,7 +32,7 @@ def _make(env_id: str, **options: Any) -> gymnasium.Env:
         return gymnasium.make(env_id, disable_env_checker=True, **options)
     except gymnasium.error.Error as error:
         raise EnvironmentFailure(
-            f"{env_id!r} cannot be made: {str(error).rstrip('.')}. There are the tasks"
+            f"{env_id!r} cannot be made: {str(error).rstrip('.?')}. There are the tasks"
             f" {', '.join(TASKS)}, what is registered with Gymnasium, and your own as"
             " module:Name-v0"
         ) from None
