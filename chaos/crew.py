@@ -15,7 +15,6 @@ from random import Random
 from chaos.command import resident_memory
 from chaos.trial import Family, Trial, Verdict, tried_once
 
-
 GROWN = 1_200_000_000
 """Bytes at which a process that has compiled many programs is replaced by a new one."""
 
