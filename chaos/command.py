@@ -104,11 +104,18 @@ def forget_peak() -> None:
 
 def peak() -> int:
     """The most bytes that this process held since."""
+    return _measured("VmHWM")
+
+
+def resident_memory() -> int:
+    """The bytes that this process holds now."""
+    return _measured("VmRSS")
+
+
+def _measured(name: str) -> int:
     with open("/proc/self/status") as status:
-        for line in status:
-            if line.startswith("VmHWM"):
-                return int(line.split()[1]) * 1024
-    return 0
+        sizes = [line.split()[1] for line in status if line.startswith(name)]
+    return int(sizes[0]) * 1024
 
 
 @contextlib.contextmanager

@@ -12,7 +12,11 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from random import Random
 
+from chaos.command import resident_memory
 from chaos.trial import Family, Trial, Verdict, tried_once
+
+GROWN = 1_200_000_000
+"""Bytes at which a process that has compiled many programs is replaced by a new one."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +54,9 @@ class Member:
     def take(self) -> Verdict:
         """What it found; where it died over it, that."""
         try:
-            verdict = self._connection.recv()
+            verdict, resident = self._connection.recv()
+            if resident > GROWN:
+                self.end()
         except (EOFError, ConnectionResetError):
             self._process.join()
             verdict = Verdict("", "died", f"the process died with {self._process.exitcode}")
@@ -147,4 +153,5 @@ def _work(connection: Connection, names: Sequence[str], seed: str, workshop: Pat
         except EOFError:
             return
         family = by_name[names[task.family]]
-        connection.send(make(family, task.index, seed=seed, workshop=workshop))
+        verdict = make(family, task.index, seed=seed, workshop=workshop)
+        connection.send((verdict, resident_memory()))
