@@ -82,9 +82,9 @@ def offered(kind: type, prefix: str = "") -> set[str]:
     found = {"--help"}
     for field in dataclasses.fields(kind):
         name = prefix + field.name.replace("_", "-")
-        kind = get_args(field.type)[0] if get_origin(field.type) is Annotated else field.type
-        if isinstance(kind, type) and dataclasses.is_dataclass(kind):
-            found |= offered(kind, f"{name}.")
+        inner = get_args(field.type)[0] if get_origin(field.type) is Annotated else field.type
+        if isinstance(inner, type) and dataclasses.is_dataclass(inner):
+            found |= offered(inner, f"{name}.")
         else:
             group, dot, last = name.rpartition(".")
             found |= {f"--{name}", f"--{group}{dot}no-{last}"}

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from gymnasium.spaces import Box, Discrete
 
+from cmbpo.envs import check
 from cmbpo.envs.adapter import adapt
 from cmbpo.envs.check import Finding, examine, main
 from cmbpo.envs.random_steps import random_steps
@@ -176,7 +177,8 @@ def findings(kind, horizon: int | None = 50, **settings) -> list[Finding]:
     return list(examine(make, EnvSettings(**settings), steps=STEPS))
 
 
-def test_of_a_good_environment_every_line_is_fine():
+def test_of_a_good_environment_every_line_is_fine(monkeypatch):
+    monkeypatch.setattr(check, "SLOW", np.inf)  # on a busy machine every environment is
     found = findings(Cart)
     assert {finding.verdict for finding in found} == {"fine"}
     said = " ".join(finding.sentence for finding in found)
