@@ -11,6 +11,7 @@ from typing import Any, TypeGuard
 PLAIN = {
     **{"…": "...", "–": "-", "−": "-", "×": "x", "·": ".", "≤": "<=", "→": "->"},
     **{"α": "alpha", "γ": "gamma", "λ": "lambda", "π": "pi", "σ": "sigma", "δ": "delta"},
+    **{"₀": "0", "₁": "1"},
 }
 """What stands for a character where an output has no sign for it; `?` for any other."""
 

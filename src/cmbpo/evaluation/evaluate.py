@@ -22,6 +22,7 @@ from cmbpo.evaluation.video import check_name, film
 from cmbpo.networks import Policy
 from cmbpo.runs.errors import RunError
 from cmbpo.runs.run_folder import Run
+from cmbpo.runs.tail_cost import NAME, tail_mean
 from cmbpo.tasks.task import Task
 
 KINDS = ("deterministic", "stochastic")
@@ -83,6 +84,10 @@ class Episodes(NamedTuple):
         """Cost per `horizon` steps: an episode that ended early is not cheap for being short."""
         return estimate(self.costs[:, which], self.lengths / horizon)
 
+    def tail_cost(self, which: int = 0) -> float:
+        """Mean cost of the costliest tenth of the episodes, CVaR₀.₁: what the mean may hide."""
+        return tail_mean(self.costs[:, which])
+
     def within(self, cost_limits: Sequence[float], horizon: int = 1000) -> float:
         """Share of the episodes whose costs per `horizon` steps keep every limit."""
         rates = horizon * self.costs / self.lengths[:, None]
@@ -116,6 +121,8 @@ class Evaluation(NamedTuple):
         for i, (name, limit) in enumerate(zip(self.cost_names, self.cost_limits, strict=True)):
             label = "cost" if len(self.cost_names) == 1 else f"cost of {name}"
             table.add_row(f"{label} per episode", *(str(side.mean_cost(i)) for side in sides))
+            tails = (f"{side.tail_cost(i):,.2f}" for side in sides)
+            table.add_row(f"{label} of the costliest tenth of episodes ({NAME})", *tails)
             rates = [side.cost_rate(i, self.horizon) for side in sides]
             styles = ["green" if rate.mean <= limit else "bold red" for rate in rates]
             cells = (f"[{s}]{rate}[/]" for s, rate in zip(styles, rates, strict=True))
