@@ -122,7 +122,9 @@ def test_the_costliest_tenth_stands_beside_the_mean(policy):
     assert some.tail_cost() == 40.0
     assert some.tail_cost(1) == 1.5
     result = evaluate(policy, TASK, episodes=4, seed=0)
-    expected = tuple(f"{side.costs.max():,.2f}" for side in (result.deterministic, result.stochastic))
+    expected = tuple(
+        f"{side.costs.max():,.2f}" for side in (result.deterministic, result.stochastic)
+    )
     (line,) = [line for line in str(result).splitlines() if "costliest tenth" in line]
     assert tuple(re.findall(r"[\d.,]+(?= +│)", line)[-2:]) == expected
 

@@ -1,4 +1,4 @@
-"""The mean of the costliest tenth is the CVaR of its definition, whatever the number of episodes."""
+"""The mean of the costliest tenth is CVaR by its definition, however many episodes there are."""
 
 import numpy as np
 import pytest
