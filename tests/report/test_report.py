@@ -18,7 +18,8 @@ from cmbpo.experiments import plan
 from cmbpo.report import appendix, page, tables
 from cmbpo.report.drawing import svg
 from cmbpo.report.drawing.axes import Axis, short, spanning
-from cmbpo.report.drawing.panel import spread
+from cmbpo.report.drawing.panel import mean_of_seeds, spread
+from cmbpo.report.inside import promises
 from cmbpo.report.learning import learning
 from cmbpo.report.read import collect
 from cmbpo.report.safety import safety
@@ -378,6 +379,41 @@ def test_seeds_are_thin_and_their_middle_has_a_band(tmp_path):
         assert [line.weight for line in panel.lines] == ["seed"] * 4 + ["main"]
         assert len(panel.bands) == 1
     assert [rule.y for rule in cost.rules] == [10.0]
+
+
+@pytest.mark.parametrize("rows", [5, 30, 400])
+def test_the_mean_of_seeds_does_not_jump_from_seed_to_seed(rows):
+    """Three seeds that rise at one pace from 0, 100 and 200: their mean rises so from 100."""
+    steps = 1000.0 * np.arange(1, rows + 1)
+    seeds = [(steps + 7 * i, 100.0 * i + steps / 1000.0) for i in range(3)]
+    x, y = mean_of_seeds(seeds, 53)
+    np.testing.assert_allclose(y, 100.0 + x / 1000.0, atol=0.02)
+    assert x[0] == pytest.approx(1014.0, rel=0.1)
+    assert x[-1] == pytest.approx(1000.0 * rows, rel=0.1)
+
+
+def test_a_seed_of_one_update_or_of_other_steps_does_not_hide_the_rest():
+    steps = 1000.0 * np.arange(1, 11)
+    begun = (np.array([1000.0]), np.array([500.0]))
+    x, y = mean_of_seeds([(steps, steps), begun], 20)
+    np.testing.assert_allclose(x, y)
+    assert len(x) > 5
+    x, y = mean_of_seeds([(steps, steps), (steps[:2] + 1e6, steps[:2])], 20)
+    np.testing.assert_allclose(y, steps)
+
+
+def test_promises_of_few_updates_are_drawn_as_the_mean_of_the_seeds(tmp_path):
+    for seed in range(4):
+        fake(tmp_path / f"{seed}", ant(seed=seed), episodes=6)
+    found = collect([tmp_path])
+    titles = {panel.title.split(":")[0]: panel for panel in promises(found.arms, "AntSafe", 160)}
+    real, imagined = titles["J_c"].lines
+    # the seeds cost the same: a line through all their points would have four at each place
+    assert (np.diff(real.x) > 0).all()
+    np.testing.assert_allclose(real.y, 40.0)
+    np.testing.assert_allclose(imagined.y, 41.0)
+    sums = [np.cumsum(run.values("Bound/RealChange"))[-1] for run in found.runs]
+    assert titles["all changes of J_c so far"].lines[0].y[-1] == pytest.approx(np.mean(sums))
 
 
 def test_the_page_stays_small_with_many_runs(tmp_path):
