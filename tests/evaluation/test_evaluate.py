@@ -200,17 +200,6 @@ def test_how_far_the_episodes_are_is_told_until_they_are_done(policy):
         assert 0.0 < shares[0] < 0.5
 
 
-@pytest.mark.parametrize("terminal", [True, False])
-def test_it_is_shown_on_a_terminal_only(terminal, monkeypatch, capfd):
-    if terminal:
-        monkeypatch.setenv("FORCE_COLOR", "1")
-    with evaluation._bars() as watch:
-        watch("deterministic", 0.5)
-    printed = capfd.readouterr()
-    assert ("deterministic" in printed.err) == terminal
-    assert printed.out == ""
-
-
 @pytest.mark.parametrize("name", ["film.xyz", "film"])
 def test_a_video_of_an_unknown_kind_is_refused_before_any_episode(folder, name, capsys):
     with pytest.raises(RunError, match=r"allowed: \.mp4 or \.gif"):

@@ -151,6 +151,19 @@ def test_ablations_alone_leave_no_empty_section(tmp_path):
     assert "Learning curves" not in page_of_it
 
 
+def test_how_far_a_report_is_is_told(tmp_path):
+    for seed in range(3):
+        fake(tmp_path / "runs" / f"{seed}", ant(seed=seed), episodes=25)
+    told = []
+    places = [tmp_path / "runs" / "0", tmp_path / "runs"]
+    report.write(places, tmp_path / "out", lambda *now: told.append(now))
+    read = [share for what, share in told if what == report.READING]
+    drawn = [share for what, share in told if what == report.DRAWING]
+    assert read == [0.5, 0.75, 1.0]
+    assert len(drawn) > 2
+    assert drawn == sorted(drawn)
+
+
 def test_without_ablations_there_is_no_figure_of_them(tmp_path):
     fake(tmp_path / "a", ant(), episodes=30)
     assert "Ablations" not in words([tmp_path])

@@ -1,8 +1,7 @@
 """Episodes without learning: what a policy earns and costs, with and without its noise."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -12,10 +11,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 from rich.console import Console
-from rich.progress import Progress
 from rich.table import Table
 from scipy.special import stdtrit
 
+from cmbpo import streams
 from cmbpo.envs.find import find_task
 from cmbpo.envs.simulator import Simulator
 from cmbpo.evaluation.video import check_name, film
@@ -272,7 +271,7 @@ def main(
     task = find_task(run.settings, trusted=trusted)
     policy = load_policy(run, task, best=best)
     limits = run.settings.cost_limit
-    with _bars() as watch:
+    with streams.bars(*KINDS) as watch:
         result = evaluate(
             policy, task, episodes=episodes, seed=seed, cost_limits=limits, watch=watch
         )
@@ -282,13 +281,7 @@ def main(
     console.print(words, highlight=False, markup=False)
     console.print(result.table())
     if video is not None:
-        print(f"video: {film(lambda obs: act(policy, obs), task, video, seed=seed)}")
-
-
-@contextmanager
-def _bars() -> Iterator[Watch]:
-    """How far the episodes are, on standard error where that is a terminal, until they are done."""
-    console = Console(stderr=True)
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
-        bars = {kind: progress.add_task(kind, total=1.0) for kind in KINDS}
-        yield lambda kind, share: progress.update(bars[kind], completed=share)
+        with streams.bars("video") as watch:
+            told = partial(watch, "video")
+            film(lambda obs: act(policy, obs), task, video, seed=seed, watch=told)
+        print(f"video: {video}")

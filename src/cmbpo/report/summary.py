@@ -6,12 +6,12 @@ import numpy as np
 
 from cmbpo.report import tables
 from cmbpo.report.arms import ArmRuns
+from cmbpo.report.drawing.table import Table
 from cmbpo.report.paper import TABLE_I
 from cmbpo.report.read import Collection
 from cmbpo.report.recorded import Recorded
 from cmbpo.report.safety import safety
 from cmbpo.report.statistics import AFTERWARDS, Crossing, interquartile_mean
-from cmbpo.report.table import Table
 from cmbpo.runs.tail_cost import NAME
 
 HEAD = [

@@ -6,6 +6,7 @@ import numpy as np
 
 from cmbpo import columns
 from cmbpo.report.arms import ArmRuns, label_of
+from cmbpo.report.drawing.table import Table
 from cmbpo.report.paper import LIMIT, TABLE_I
 from cmbpo.report.read import Collection
 from cmbpo.report.safety import Safety, safety
@@ -20,7 +21,6 @@ from cmbpo.report.statistics import (
     share_interval,
     speed_up,
 )
-from cmbpo.report.table import Table
 from cmbpo.runs.tail_cost import NAME
 from cmbpo.settings.registry import ALGORITHMS
 

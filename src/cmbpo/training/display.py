@@ -300,18 +300,18 @@ def _cut_at(row: Row, horizon: int | None) -> str | None:
     return f"{_number(int(steps))} of {_number(horizon)}"
 
 
-def _wait_bar(pace: WaitPace) -> Table:
+def _wait_bar(pace: WaitPace) -> Group:
     """What is waited for, how far it is, and how long it takes at most."""
     wait = pace.wait
     line = Table.grid(expand=True, padding=(0, 2))
     line.add_column(no_wrap=True)
     line.add_column(ratio=1)
-    line.add_column(justify="right")
-    far = f"{wait.done:,} of {wait.total:,} {wait.unit}"
+    for _ in range(2):
+        line.add_column(justify="right", no_wrap=True)
     left = "" if pace.left() is None else f"{_clock(pace.left())} left"
-    words = ", ".join(part for part in (far, wait.note, left) if part)
-    line.add_row(wait.what, ProgressBar(total=wait.total, completed=wait.done), words)
-    return line
+    far = f"{wait.done:,} of {wait.total:,} {wait.unit}"
+    line.add_row(wait.what, ProgressBar(total=wait.total, completed=wait.done), far, left)
+    return Group(line, *([Text(wait.note, "dim", justify="right")] if wait.note else []))
 
 
 def _cells(row: Row, label: str, key: str, horizon: int | None = None) -> Iterator[_Cell]:

@@ -1,4 +1,4 @@
-"""How far a run is, how long the rest will take, and how long it was to be expected at the start."""
+"""How far a run is, how long the rest will take, and how long it was expected to take."""
 
 import math
 import time
