@@ -22,7 +22,8 @@ from cmbpo.settings.trust import flag_for_acting, flag_for_training, require_for
 from cmbpo.tasks.task import Task
 from cmbpo.training import device, display, memory
 from cmbpo.training.keeper import Keeper
-from cmbpo.training.protocol import RunInProgress
+from cmbpo.training.pace import Forecast
+from cmbpo.training.protocol import RunInProgress, Wait
 from cmbpo.training.rows import Row
 
 Callback = Callable[[Mapping[str, Any]], None]
@@ -101,9 +102,10 @@ def _loop(
         title, total_steps=settings.total_steps, horizon=horizon, so_far=so_far
     ) as view:
         view.say(f"run folder: {folder.folder}")
+        forecast = Forecast(settings)
         try:
             if trainer.env_steps == 0 and not interrupted:
-                _warm_up(trainer, folder, view)
+                _warm_up(trainer, folder, view, forecast)
                 keeper.begin()
             while trainer.env_steps < settings.total_steps and not interrupted:
                 acting = trainer.policy
@@ -113,8 +115,9 @@ def _loop(
                 folder.record(row)
                 keeper.note(row, acting)
                 view.show(row)
-                for sentence in trainer.take_sentences():
-                    view.say(sentence)
+                for sentence in (*trainer.take_sentences(), forecast.sentence(row)):
+                    if sentence is not None:
+                        view.say(sentence)
                 for callback in callbacks:
                     callback(row)
                 if trainer.update % settings.checkpoint_every == 0:
@@ -145,15 +148,21 @@ def _loop(
 
 
 def _warm_up(
-    trainer: RunInProgress, folder: Run, view: display.LiveDisplay | display.PlainDisplay
+    trainer: RunInProgress,
+    folder: Run,
+    view: display.LiveDisplay | display.PlainDisplay,
+    forecast: Forecast,
 ) -> None:
+    def watch(wait: Wait) -> None:
+        view.wait(wait)
+        forecast.wait(wait)
+
     if trainer.settings.first_episode is not None:
         view.say(
             f"episodes of {trainer.settings.first_episode} steps at first; they grow"
             " while the cost is within its target"
         )
-    view.say("first real steps and first model …")
-    trainer.warm_up()
+    trainer.warm_up(watch=watch)
     folder.record_episodes(trainer.take_episodes())
     for sentence in (*trainer.take_sentences(), *trainer.doubts()):
         view.say(sentence)
