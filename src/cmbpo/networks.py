@@ -151,6 +151,7 @@ class SquashedGaussian(eqx.Module):
 class Actor(eqx.Module):
     """A policy as those know it who act with it, whatever its distribution."""
 
+    net: eqx.AbstractVar[Mlp]
     normaliser: eqx.AbstractVar[Normaliser]
 
     @abstractmethod
