@@ -38,7 +38,7 @@ PACKAGES: dict[str, set[str]] = {
         "normalisation",
         *("data", "policy", "model", "algorithms", "theory", "tasks", "envs", "runs"),
     },
-    "evaluation": {"streams", "networks", "tasks", "envs", "runs"},
+    "evaluation": {"settings", "streams", "networks", "normalisation", "tasks", "envs", "runs"},
     "report": {"settings", "columns", "streams", "runs"},
     "experiments": {"settings", "columns", "interruption", "envs", "runs", "training"},
     "bench": {"settings", "columns", "data", "algorithms", "tasks", "envs", "training"},
@@ -86,6 +86,7 @@ COVERING: dict[str, tuple[str, ...]] = {
     "settings/test_presets.py": (
         "settings/baseline_presets.py",
         "settings/cmbpo_presets.py",
+        "settings/replay_presets.py",
     ),
     "settings/test_ranges.py": ("settings/schema.py",),
     "tasks/test_ant_circle.py": ("tasks/ant.py",),

@@ -10,7 +10,7 @@ from typing import Any
 from cmbpo import interruption
 from cmbpo.envs.find import IN_PYTHON, find_task
 from cmbpo.envs.making import Environment
-from cmbpo.networks import Policy
+from cmbpo.networks import Actor
 from cmbpo.runs.curves import plot_run
 from cmbpo.runs.errors import NonFiniteError
 from cmbpo.runs.own_files import require_own_files
@@ -31,7 +31,7 @@ Callback = Callable[[Mapping[str, Any]], None]
 
 def run(
     settings: TrainSettings, callbacks: Sequence[Callback] = (), env: Environment | None = None
-) -> tuple[Path, Policy]:
+) -> tuple[Path, Actor]:
     """Train from the start, in a new run folder; `env` is the user's own, made in Python."""
     with interruption.noted(second_raises=True) as interrupted:
         backend = device.use(settings.device)
@@ -54,7 +54,7 @@ def resume(
     *,
     start_anew: bool = False,
     trusted: bool = False,
-) -> tuple[Path, Policy]:
+) -> tuple[Path, Actor]:
     """Go on with a run from its newest good checkpoint; or start it anew, the old one set aside.
 
     Unless it is `trusted`, what its settings ask for beyond its own folder is refused.
@@ -93,7 +93,7 @@ def _loop(
     keeper: Keeper,
     callbacks: Sequence[Callback],
     interrupted: Sequence[int],
-) -> Policy:
+) -> Actor:
     settings = trainer.settings
     title = f"{settings.algo} on {settings.env_id}, seed {settings.seed}"
     so_far = display.rows(read_table(folder.progress.path)) if folder.progress.rows else ()
