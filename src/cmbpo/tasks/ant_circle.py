@@ -83,7 +83,7 @@ class AntCircle(SimulatedTask):
         """Physics that measure the centre of mass and its velocity."""
         return CentredPhysics(self.model, _spec, self.frame_skip, threads)
 
-    def start(self, random: np.random.Generator) -> Float[np.ndarray, " state"]:
+    def start(self, random: np.random.Generator) -> Float[np.ndarray, " start"]:
         """The ant at the centre, with noise."""
         qpos = _START + 0.01 * random.standard_normal(ant.NQ)
         qvel = 0.1 * random.standard_normal(ant.NV)

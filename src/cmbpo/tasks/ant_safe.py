@@ -107,7 +107,7 @@ class AntSafe(SimulatedTask):
         """Physics that leave untouched walls alone."""
         return walls.WalledPhysics(self.model, self.ant_alone, self.frame_skip, threads)
 
-    def start(self, random: np.random.Generator) -> Float[np.ndarray, " state"]:
+    def start(self, random: np.random.Generator) -> Float[np.ndarray, " start"]:
         """The ant at the origin, with noise, and the walls above the floor, without."""
         qpos = self.model.qpos0[: ant.NQ] + random.uniform(-0.1, 0.1, ant.NQ)
         qvel = 0.1 * random.standard_normal(ant.NV)

@@ -92,7 +92,7 @@ class HalfCheetahSafe(SimulatedTask):
         xp = obs.__array_namespace__()
         return xp.abs(obs[..., 19]) < 0.2
 
-    def start(self, random: np.random.Generator) -> Float[np.ndarray, " state"]:
+    def start(self, random: np.random.Generator) -> Float[np.ndarray, " start"]:
         """All positions and velocities near the model's, with noise."""
         qpos = self.model.qpos0 + random.uniform(-0.1, 0.1, _NQ)
         qvel = 0.1 * random.standard_normal(_NQ)

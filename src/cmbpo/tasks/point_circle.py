@@ -70,7 +70,7 @@ class PointCircle(SimulatedTask):
         xp = obs.__array_namespace__()
         return xp.abs(obs[..., 0]) > _LIMIT
 
-    def start(self, random: np.random.Generator) -> Float[np.ndarray, " state"]:
+    def start(self, random: np.random.Generator) -> Float[np.ndarray, " start"]:
         """The point near the centre, nearly at rest."""
         qpos = random.uniform(-0.1, 0.1, 2)
         qvel = 0.1 * random.standard_normal(2)

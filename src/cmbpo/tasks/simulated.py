@@ -145,8 +145,8 @@ class SimulatedTask(Task):
         return PlainPhysics(self.model, self.frame_skip, threads)
 
     @abstractmethod
-    def start(self, random: np.random.Generator) -> Float[np.ndarray, " state"]:
-        """A state at the start of an episode."""
+    def start(self, random: np.random.Generator) -> Float[np.ndarray, " start"]:
+        """A state at the start of an episode, without what the physics add to it."""
 
     @abstractmethod
     def control(
@@ -192,12 +192,9 @@ class ThreadedCopies:
         self, rows: Int[np.ndarray, " ended"], random: Sequence[np.random.Generator]
     ) -> tuple[Float[np.ndarray, "ended state"], Float[np.ndarray, "ended obs"]]:
         """States at the start of an episode, each from its own generator, and what is seen."""
-        state = np.stack([self.task.start(own) for own in random])
-        return state, self.observe(state)
-
-    def observe(self, state: Float[np.ndarray, "N state"]) -> Float[np.ndarray, "N obs"]:
-        """The observations of states at the start of an episode."""
-        return self.task.observe(state, self._physics.measure(state))
+        start = np.stack([self.task.start(own) for own in random])
+        state, measured = self._physics.begin(start)
+        return state, self.task.observe(state, measured)
 
     def step(
         self,

@@ -198,10 +198,9 @@ def test_a_hopper_of_a_hundred_radians_a_second_ends_though_ten_are_observed(gym
 def test_rows_keep_place_and_warm_start(robot):
     task = of(robot)
     assert isinstance(task, SpatialVelocityTask)
-    row, model = task.start(np.random.default_rng(0)), task.model
-    assert row.shape == (1 + model.nq + 2 * model.nv + 2,)
-    simulator = Simulator(task, 2, seed=0, threads=1)
+    simulator, model = Simulator(task, 2, seed=0, threads=1), task.model
     held = simulator.state()
+    assert held["physics"].shape == (2, 1 + model.nq + 2 * model.nv + 2)
     act = np.full((2, model.nu), 0.3)
     first = [simulator.step(act) for _ in range(3)]
     simulator.restore(held)
@@ -211,13 +210,17 @@ def test_rows_keep_place_and_warm_start(robot):
         np.testing.assert_array_equal(again.reward, step.reward)
 
 
-def test_cpo_and_cmbpo_train_on_one(tmp_path):
-    """CMBPO learns what a step costs and knows where it ends."""
+@pytest.mark.usefixtures("compiled_fast")
+def test_cpo_trains_on_one(tmp_path):
     folder, _ = loop.run(tiny("cpo", tmp_path, env_id="HopperVelocity-v0", total_steps=800))
     assert [float(row["Constraint/Limit"]) for row in rows(folder)] == [25.0, 25.0]
+
+
+@pytest.mark.usefixtures("compiled_fast")
+def test_cmbpo_learns_what_a_step_costs_and_knows_where_it_ends(tmp_path):
     settings = tiny("cmbpo", tmp_path, env_id="HopperVelocity-v0", total_steps=steps(2))
     folder, policy = loop.run(settings)
     assert policy(jnp.zeros(11)).mean.shape == (3,)
     last = rows(folder)[-1]
     assert 0.0 <= float(last["Model/CostError"]) <= 1.0
-    assert "Model/EndError" not in last
+    assert "Model/TerminationError" not in last

@@ -73,4 +73,4 @@ def endless(spec: mujoco.MjSpec) -> None:
     spec.geom("floor").size = [0.0, 0.0, 1.0]
     material = spec.material("MatPlane")
     material.texuniform = True
-    material.texrepeat = [0.5, 0.5]
+    material.texrepeat = [1.0, 1.0]

@@ -1,7 +1,5 @@
 """Copies of a MuJoCo model advanced one by one, as Gymnasium's environments are."""
 
-from typing import Any
-
 import mujoco
 import numpy as np
 from jaxtyping import Float
@@ -36,17 +34,19 @@ class SteppedPhysics:
             model, frame_skip, threads, _with_forces(read) if forces else read, row=WARM_ROW
         )
         self._crew = Crew(threads)
+        self._resting = mujoco.MjData(model)
 
-    def measure(self, state: Float[np.ndarray, "N state"]) -> Float[np.ndarray, "N measured"]:
-        """What is read at the start of an episode, before any control or force."""
-        measured = np.zeros((len(state), self._measured))
-        data = mujoco.MjData(self._model)
-        for row, out in zip(state, measured, strict=True):
-            mujoco.mj_resetData(self._model, data)
-            mujoco.mj_setState(self._model, data, row[:-2], WARM_ROW)
-            mujoco.mj_forward(self._model, data)
-            self._read(self._model, data, out)
-        return measured
+    def begin(
+        self, start: Float[np.ndarray, "N start"]
+    ) -> tuple[Float[np.ndarray, "N state"], Float[np.ndarray, "N measured"]]:
+        """Rows of a cold solver and of where the robots are; no control or force acts yet."""
+        cold = np.concatenate([start, np.zeros((len(start), self._model.nv))], axis=1)
+        measured = np.zeros((len(start), self._measured))
+        for row, out in zip(cold, measured, strict=True):
+            mujoco.mj_setState(self._model, self._resting, row, WARM_ROW)
+            mujoco.mj_forward(self._model, self._resting)
+            self._read(self._model, self._resting, out)
+        return np.concatenate([cold, measured[:, :2]], axis=1), measured
 
     def step(
         self, state: Float[np.ndarray, "N state"], control: Float[np.ndarray, "N ctrl"]
@@ -65,7 +65,7 @@ class SteppedPhysics:
 
 
 def _with_forces(read: Measure) -> Measure:
-    def measure(model: mujoco.MjModel, data: mujoco.MjData, out: np.ndarray) -> Any:
+    def measure(model: mujoco.MjModel, data: mujoco.MjData, out: np.ndarray) -> None:
         mujoco.mj_rnePostConstraint(model, data)
         read(model, data, out)
 

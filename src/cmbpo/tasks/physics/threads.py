@@ -29,8 +29,10 @@ Measure = Callable[[mujoco.MjModel, mujoco.MjData, np.ndarray], None]
 class Physics(Protocol):
     """What advances the states of many copies."""
 
-    def measure(self, state: Float[np.ndarray, "N state"]) -> Float[np.ndarray, "N measured"]:
-        """What is measured in the given states, without advancing them."""
+    def begin(
+        self, start: Float[np.ndarray, "N start"]
+    ) -> tuple[Float[np.ndarray, "N state"], Float[np.ndarray, "N measured"]]:
+        """The states at the start of an episode, with all that is kept, and what is measured."""
         ...
 
     def step(
@@ -49,6 +51,12 @@ class PlainPhysics:
         self._frame_skip = frame_skip
         self._rollout = mujoco.rollout.Rollout(nthread=threads if threads > 1 else 0)
         self._data = [mujoco.MjData(model) for _ in range(threads)]
+
+    def begin(
+        self, start: Float[np.ndarray, "N start"]
+    ) -> tuple[Float[np.ndarray, "N state"], Float[np.ndarray, "N measured"]]:
+        """The states as they are, and what is measured there."""
+        return start, self.measure(start)
 
     def measure(self, state: Float[np.ndarray, "N state"]) -> Float[np.ndarray, "N measured"]:
         """Nothing."""

@@ -78,7 +78,7 @@ class VelocityTask(SimulatedTask):
         """Mean velocity of a step along x, m/s."""
         return (next_state[:, 1:2] - state[:, 1:2]) / self.dt
 
-    def start(self, random: np.random.Generator) -> Float[np.ndarray, " state"]:
+    def start(self, random: np.random.Generator) -> Float[np.ndarray, " start"]:
         """The model's pose, with noise."""
         model = self.model
         qpos = model.qpos0 + random.uniform(-self.noise, self.noise, model.nq)
@@ -158,15 +158,6 @@ class SpatialVelocityTask(VelocityTask):
     ) -> Float[np.ndarray, "N axes"]:
         """Mean velocity of the place in a step along x and y, m/s."""
         return (next_state[:, -2:] - state[:, -2:]) / self.dt
-
-    def start(self, random: np.random.Generator) -> Float[np.ndarray, " state"]:
-        """The model's pose with noise, and where that is."""
-        row, model = super().start(random), self.model
-        data = mujoco.MjData(model)
-        data.qpos[:] = row[1 : 1 + model.nq]
-        mujoco.mj_kinematics(model, data)
-        mujoco.mj_comPos(model, data)
-        return np.concatenate([row, np.zeros(model.nv), self.place(data)])
 
 
 @cache
