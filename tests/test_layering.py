@@ -94,6 +94,11 @@ COVERING: dict[str, tuple[str, ...]] = {
     "tasks/test_simulated.py": ("tasks/physics/threads.py",),
     "tasks/test_ant_safe.py": ("tasks/physics/walls.py",),
     "tasks/test_tasks.py": ("tasks/task.py",),
+    "tasks/velocity/test_task.py": (
+        "tasks/physics/stepped.py",
+        "tasks/velocity/planar.py",
+        "tasks/velocity/spatial.py",
+    ),
     "training/test_loop.py": ("training/protocol.py",),
 }
 """Test files, and the modules without one of their own name that they test."""
