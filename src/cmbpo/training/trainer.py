@@ -19,6 +19,7 @@ from cmbpo.data.archive import Archive
 from cmbpo.model import learned_cost_quality
 from cmbpo.model import state as model
 from cmbpo.model.state import Imagined, Model
+from cmbpo.model.world import KnownTask, NothingKnown
 from cmbpo.networks import Policy
 from cmbpo.runs.errors import NonFiniteError
 from cmbpo.runs.run_folder import Run
@@ -39,6 +40,8 @@ class Trainer:
         """Nothing is collected or compiled yet."""
         self.settings, self.static = settings, settings.for_programs()
         self.task = task
+        knows = task.knows_cost or task.knows_termination
+        self._known: KnownTask = task if knows else NothingKnown()
         self._check()
         self.real = RealWorld(task, settings)
         self.learner = learner.start(settings, task)
@@ -168,7 +171,7 @@ class Trainer:
             fitted = model.fit_models(self.learner.model, self.static, epochs=epochs, key=key_fit)
             policy = self.learner.policy
             # After the units: D̄₀ is of the policy that the first update will act with.
-            self._set(model=model.set_limits(fitted, policy, self.static, self.task, key_limits))
+            self._set(model=model.set_limits(fitted, policy, self.static, self._known, key_limits))
 
     def doubts(self) -> list[str]:
         """What the first steps were too few for, where cost and end are learned."""
@@ -262,7 +265,7 @@ class Trainer:
             jnp.array(self.settings.batch_size - real_samples),
             jnp.array(self.update),
             self.static,
-            self.task,
+            self._known,
             key,
         )
         # D̄ of this policy decides how many real samples the next update gets.
