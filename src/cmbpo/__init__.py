@@ -3,7 +3,12 @@
 What is listed here is public; everything else may change from one version to the next.
 """
 
+import os
 from typing import TYPE_CHECKING, Any
+
+# XLA takes preferences of a processor for features that it lacks, and warns of crashes whenever it
+# loads a program that it has compiled on this very machine.
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 from cmbpo import tasks
 from cmbpo.tasks import registration
