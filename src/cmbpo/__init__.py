@@ -12,6 +12,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 from cmbpo import tasks
 from cmbpo.tasks import registration
+from cmbpo.tasks.drawing import window_library
 
 if TYPE_CHECKING:
     from cmbpo.agent import Agent, load
@@ -22,6 +23,7 @@ __version__ = "0.1.0"
 __all__ = ["Agent", "TrainSettings", "__version__", "load", "preset", "tasks"]
 
 registration.register()
+window_library.name()
 
 
 def __getattr__(name: str) -> Any:
