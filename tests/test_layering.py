@@ -41,7 +41,7 @@ PACKAGES: dict[str, set[str]] = {
     "evaluation": {"settings", "streams", "networks", "normalisation", "tasks", "envs", "runs"},
     "report": {"settings", "columns", "streams", "runs"},
     "experiments": {"settings", "columns", "interruption", "envs", "runs", "training"},
-    "bench": {"settings", "columns", "data", "algorithms", "tasks", "envs", "training"},
+    "bench": {"settings", "columns", "data", "algorithms", "tasks", "envs", "runs", "training"},
     # what users touch
     "agent": {"settings", "networks", "envs", "runs", "training", "evaluation"},
     "__init__": {"settings", "tasks", "agent"},

@@ -87,6 +87,30 @@ def make_trainer(settings: TrainSettings, task: Task) -> RunInProgress:
     return getattr(importlib.import_module(module), name)(settings, task)
 
 
+def make_update(
+    trainer: RunInProgress,
+    folder: Run,
+    keeper: Keeper,
+    view: display.LiveDisplay | display.PlainDisplay,
+    callbacks: Sequence[Callback] = (),
+) -> Row:
+    """One policy update, with all that is recorded, kept and shown of it; its row."""
+    acting = trainer.policy
+    row = _step(trainer, folder)
+    # Before the checkpoint: it notes how far they go, and resuming cuts them there.
+    folder.record_episodes(trainer.take_episodes())
+    folder.record(row)
+    keeper.note(row, acting)
+    view.show(row)
+    for sentence in trainer.take_sentences():
+        view.say(sentence)
+    for callback in callbacks:
+        callback(row)
+    if trainer.update % trainer.settings.checkpoint_every == 0:
+        keeper.save()
+    return row
+
+
 def _loop(
     trainer: RunInProgress,
     folder: Run,
@@ -108,20 +132,9 @@ def _loop(
                 _warm_up(trainer, folder, view, forecast)
                 keeper.begin()
             while trainer.env_steps < settings.total_steps and not interrupted:
-                acting = trainer.policy
-                row = _step(trainer, folder)
-                # Before the checkpoint: it notes how far they go, and resuming cuts them there.
-                folder.record_episodes(trainer.take_episodes())
-                folder.record(row)
-                keeper.note(row, acting)
-                view.show(row)
-                for sentence in (*trainer.take_sentences(), forecast.sentence(row)):
-                    if sentence is not None:
-                        view.say(sentence)
-                for callback in callbacks:
-                    callback(row)
-                if trainer.update % settings.checkpoint_every == 0:
-                    keeper.save()
+                row = make_update(trainer, folder, keeper, view, callbacks)
+                if (sentence := forecast.sentence(row)) is not None:
+                    view.say(sentence)
             keeper.save()
         except BaseException as failure:
             keeper.rescue(failure)
