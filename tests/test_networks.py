@@ -209,3 +209,24 @@ def test_layer_norm_gives_each_activation_inputs_of_mean_zero_and_deviation_one(
     np.testing.assert_allclose(last(jnp.arange(4.0)), 0.0, atol=1e-4)
     square = eqx.tree_at(lambda n: n.activation, last, lambda x: x**2)
     np.testing.assert_allclose(square(jnp.arange(4.0)), 32.0, rtol=1e-3)
+
+
+def test_a_policy_that_compresses_tells_far_observations_apart_where_tanh_is_flat():
+    def mean(compresses: bool, obs: float) -> np.ndarray:
+        policy = Policy(
+            1,
+            2,
+            hidden=(16,),
+            log_std=0.0,
+            last_layer_scale=1.0,
+            compresses=compresses,
+            key=jax.random.key(0),
+        )
+        units = Normaliser(jnp.array([2.0]), jnp.array([0.25]))
+        return np.asarray(eqx.tree_at(lambda p: p.normaliser, policy, units)(jnp.array([obs])).mean)
+
+    def apart(compresses: bool) -> float:
+        return float(np.abs(mean(compresses, 12.0) - mean(compresses, 9.0)).max())
+
+    assert apart(True) > 20.0 * apart(False)
+    np.testing.assert_allclose(mean(True, 2.01), mean(False, 2.01), atol=2e-3)

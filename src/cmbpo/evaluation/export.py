@@ -32,6 +32,7 @@ def arrays(policy: Actor, bounds: Box) -> dict[str, np.ndarray]:
     parts = {
         "layers": np.array(len(layers)),
         "squashed": np.array(squashed),
+        "compresses": np.array(not squashed and policy.compresses),
         "mean": policy.normaliser.mean,
         "std": policy.normaliser.std,
         "low": bounds.low.astype(np.float32),

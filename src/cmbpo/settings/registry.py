@@ -34,7 +34,8 @@ class AlgorithmRow:
 
 
 _ON_POLICY = ("batch_size", "initial_steps", "policy", "critic", "advantage")
-_ESTIMATE = ("cost_estimate.time_constant", "cost_estimate.target", "first_episode")
+_EPISODES = ("first_episode", "episode_growth")
+_ESTIMATE = ("cost_estimate.time_constant", "cost_estimate.target", *_EPISODES)
 _REGION = ("trust_region.max_kl", "trust_region.fisher_share")
 
 ALGORITHMS = {
@@ -44,7 +45,7 @@ ALGORITHMS = {
         module="cmbpo.algorithms.cmbpo",
         preset="cmbpo.settings.cmbpo_presets",
         reads=(
-            *(*_ON_POLICY, "first_episode", "archive_size"),
+            *(*_ON_POLICY, *_EPISODES, "archive_size"),
             *("ensemble", "rollout", "real_share", "cost_estimate", "trust_region"),
         ),
     ),

@@ -83,6 +83,7 @@ def start(settings: TrainSettings, task: Task) -> Learner:
         hidden=p.hidden,
         log_std=p.log_std,
         last_layer_scale=p.last_layer_scale,
+        compresses=p.compress,
         key=key_policy,
     )
     untrained = partial(_critic, n_obs, c.hidden, c.members)
@@ -132,7 +133,7 @@ def gather(
             lam=s.lam,
             cost_discount=s.cost_discount,
             cost_lam=s.cost_lam,
-            terminal_cost_value=s.terminal_cost_value,
+            terminal_cost_steps=s.terminal_cost_steps,
             cost_bound=cost_bound,
         )
         for steps in parts

@@ -191,7 +191,8 @@ class ReplayTrainer:
     def _learn(self, cost: CostMeasure) -> ReplayUpdate:
         share = self.settings.cost_estimate.target
         target = jnp.asarray(share * self.real.limits, jnp.float32)
-        self.real.lengthen(np.asarray(cost.used), np.asarray(target))
+        fresh = float(cost.episodes) * self.task.horizon
+        self.real.lengthen(np.asarray(cost.used), np.asarray(target), steps=fresh)
         self.key, key = jax.random.split(self.key)
         self.learner, self.multiplier, update = replay_learner.learn(
             self.learner,
