@@ -36,7 +36,7 @@ def of(robot: str) -> VelocityTask:
 
 
 def gymnasiums(robot: str) -> Any:
-    """Gymnasium's own robot; what MuJoCo says of its file, and Gymnasium of its age, is not said."""
+    """Gymnasium's own robot; what is said of its file and of its age is not said."""
     with unsaid(), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*out of date", category=DeprecationWarning)
         return gymnasium.make(f"{robot}-v4", disable_env_checker=True).unwrapped
