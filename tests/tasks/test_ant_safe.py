@@ -1,5 +1,6 @@
 """AntSafe: facts by hand, its edges, and walls that cost nothing but are there."""
 
+import gymnasium
 import mujoco
 import numpy as np
 import pytest
@@ -227,6 +228,15 @@ def test_reward_terms():
     assert (terms["reward_contact"] < 0.0).any()
     total = sum(term for name, term in terms.items() if name.startswith("reward"))
     np.testing.assert_allclose(step.reward, total)
+
+
+def test_the_quaternion_has_length_one_after_a_step_but_as_in_gymnasium_not_at_the_start():
+    simulator = Simulator(TASK, 3, seed=0)
+    assert (np.abs(np.linalg.norm(simulator.obs[:, 1:5], axis=1) - 1.0) > 1e-3).all()
+    theirs, _ = gymnasium.make("Ant-v5").reset(seed=0)
+    assert abs(np.linalg.norm(theirs[1:5]) - 1.0) > 1e-3
+    step = simulator.step(np.zeros((3, 8)))
+    np.testing.assert_allclose(np.linalg.norm(step.next_obs[:, 1:5], axis=1), 1.0, atol=1e-12)
 
 
 def test_starts_near_the_origin_with_still_walls():

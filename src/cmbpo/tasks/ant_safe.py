@@ -50,7 +50,8 @@ class AntSafe(SimulatedTask):
     End: height z outside [0.2, 1.0] m, upside down (1 − 2(q_x² + q_y²) < −0.7), or a state that is
     not finite; each costs 1. Truncated after 1000 steps.
     Start: positions of the ant U(−0.1, 0.1) around the model's (z = 0.75 m, joints at 0),
-    velocities N(0, 0.1²); walls without noise.
+    velocities N(0, 0.1²); walls without noise. The noise is on the quaternion, too, as in
+    Gymnasium's ant: it has length 1 from the first step on.
 
     Version notes: v0 is AntSafe-v2 of the paper's authors, on today's MuJoCo. Cost and forward
     reward are of the new state; theirs are of the last intermediate state of Runge–Kutta's step,
