@@ -1,8 +1,7 @@
 """Episodes without learning: what a policy earns and costs, with and without its noise."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -12,16 +11,17 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 from rich.console import Console
-from rich.progress import Progress
 from rich.table import Table
 from scipy.special import stdtrit
 
+from cmbpo import streams
 from cmbpo.envs.find import find_task
 from cmbpo.envs.simulator import Simulator
 from cmbpo.evaluation.video import check_name, film
 from cmbpo.networks import Actor, Policy, SquashedPolicy
 from cmbpo.runs.errors import RunError
 from cmbpo.runs.run_folder import Run
+from cmbpo.runs.tail_cost import NAME, tail_mean
 from cmbpo.settings.registry import ALGORITHMS
 from cmbpo.tasks.task import Task
 
@@ -84,6 +84,10 @@ class Episodes(NamedTuple):
         """Cost per `horizon` steps: an episode that ended early is not cheap for being short."""
         return estimate(self.costs[:, which], self.lengths / horizon)
 
+    def tail_cost(self, which: int = 0) -> float:
+        """Mean cost of the costliest tenth of the episodes, CVaR₀.₁: what the mean may hide."""
+        return tail_mean(self.costs[:, which])
+
     def within(self, cost_limits: Sequence[float], horizon: int = 1000) -> float:
         """Share of the episodes whose costs per `horizon` steps keep every limit."""
         rates = horizon * self.costs / self.lengths[:, None]
@@ -117,6 +121,8 @@ class Evaluation(NamedTuple):
         for i, (name, limit) in enumerate(zip(self.cost_names, self.cost_limits, strict=True)):
             label = "cost" if len(self.cost_names) == 1 else f"cost of {name}"
             table.add_row(f"{label} per episode", *(str(side.mean_cost(i)) for side in sides))
+            tails = (f"{side.tail_cost(i):,.2f}" for side in sides)
+            table.add_row(f"{label} of the costliest tenth of episodes ({NAME})", *tails)
             rates = [side.cost_rate(i, self.horizon) for side in sides]
             styles = ["green" if rate.mean <= limit else "bold red" for rate in rates]
             cells = (f"[{s}]{rate}[/]" for s, rate in zip(styles, rates, strict=True))
@@ -267,7 +273,7 @@ def main(
     task = find_task(run.settings, trusted=trusted)
     policy = load_policy(run, task, best=best)
     limits = run.settings.cost_limit
-    with _bars() as watch:
+    with streams.bars(*KINDS) as watch:
         result = evaluate(
             policy, task, episodes=episodes, seed=seed, cost_limits=limits, watch=watch
         )
@@ -277,13 +283,7 @@ def main(
     console.print(words, highlight=False, markup=False)
     console.print(result.table())
     if video is not None:
-        print(f"video: {film(lambda obs: act(policy, obs), task, video, seed=seed)}")
-
-
-@contextmanager
-def _bars() -> Iterator[Watch]:
-    """How far the episodes are, on standard error where that is a terminal, until they are done."""
-    console = Console(stderr=True)
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
-        bars = {kind: progress.add_task(kind, total=1.0) for kind in KINDS}
-        yield lambda kind, share: progress.update(bars[kind], completed=share)
+        with streams.bars("video") as watch:
+            told = partial(watch, "video")
+            film(lambda obs: act(policy, obs), task, video, seed=seed, watch=told)
+        print(f"video: {video}")

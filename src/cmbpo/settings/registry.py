@@ -97,8 +97,17 @@ TASKS = {
     "HalfCheetahSafe": "cmbpo.tasks.half_cheetah_safe:HalfCheetahSafe",
     "AntCircle": "cmbpo.tasks.ant_circle:AntCircle",
     "PointCircle": "cmbpo.tasks.point_circle:PointCircle",
+    "HalfCheetahVelocity": "cmbpo.tasks.velocity.planar:HalfCheetahVelocity",
+    "AntVelocity": "cmbpo.tasks.velocity.spatial:AntVelocity",
+    "HopperVelocity": "cmbpo.tasks.velocity.planar:HopperVelocity",
+    "Walker2dVelocity": "cmbpo.tasks.velocity.planar:Walker2dVelocity",
+    "SwimmerVelocity": "cmbpo.tasks.velocity.planar:SwimmerVelocity",
+    "HumanoidVelocity": "cmbpo.tasks.velocity.spatial:HumanoidVelocity",
 }
 """The tasks of this package and their classes, those of the paper first, in its order."""
+
+TUNED = ("AntSafe", "HalfCheetahSafe", "AntCircle", "PointCircle")
+"""Tasks that have settings of their own; the others start as an environment of the user's does."""
 
 
 def algorithm_name(spelling: str) -> str:

@@ -334,8 +334,10 @@ class TrainSettings(Group):
     def for_programs(self) -> "TrainSettings":
         """These settings without those that no compiled program depends on.
 
-        Programs are compiled once for equal settings: other seeds and folders share them.
+        Programs are compiled once for equal settings: other seeds, folders and environments with as
+        many observations and actions share them.
         """
         plain = TrainSettings()
-        apart = (*BOOKKEEPING, "seed", "first_episode", "init_from", "preset", "cost_limit")
+        apart = (*BOOKKEEPING, "seed", "env_id", "env")
+        apart += ("first_episode", "init_from", "preset", "cost_limit")
         return replace(self, **{name: getattr(plain, name) for name in apart})

@@ -22,7 +22,8 @@ from cmbpo.settings.trust import flag_for_acting, flag_for_training, require_for
 from cmbpo.tasks.task import Task
 from cmbpo.training import device, display, memory
 from cmbpo.training.keeper import Keeper
-from cmbpo.training.protocol import RunInProgress
+from cmbpo.training.pace import Forecast
+from cmbpo.training.protocol import RunInProgress, Wait
 from cmbpo.training.rows import Row
 
 Callback = Callable[[Mapping[str, Any]], None]
@@ -86,6 +87,30 @@ def make_trainer(settings: TrainSettings, task: Task) -> RunInProgress:
     return getattr(importlib.import_module(module), name)(settings, task)
 
 
+def make_update(
+    trainer: RunInProgress,
+    folder: Run,
+    keeper: Keeper,
+    view: display.LiveDisplay | display.PlainDisplay,
+    callbacks: Sequence[Callback] = (),
+) -> Row:
+    """One policy update, with all that is recorded, kept and shown of it; its row."""
+    acting = trainer.policy
+    row = _step(trainer, folder)
+    # Before the checkpoint: it notes how far they go, and resuming cuts them there.
+    folder.record_episodes(trainer.take_episodes())
+    folder.record(row)
+    keeper.note(row, acting)
+    view.show(row)
+    for sentence in trainer.take_sentences():
+        view.say(sentence)
+    for callback in callbacks:
+        callback(row)
+    if trainer.update % trainer.settings.checkpoint_every == 0:
+        keeper.save()
+    return row
+
+
 def _loop(
     trainer: RunInProgress,
     folder: Run,
@@ -101,24 +126,15 @@ def _loop(
         title, total_steps=settings.total_steps, horizon=horizon, so_far=so_far
     ) as view:
         view.say(f"run folder: {folder.folder}")
+        forecast = Forecast(settings)
         try:
             if trainer.env_steps == 0 and not interrupted:
-                _warm_up(trainer, folder, view)
+                _warm_up(trainer, folder, view, forecast)
                 keeper.begin()
             while trainer.env_steps < settings.total_steps and not interrupted:
-                acting = trainer.policy
-                row = _step(trainer, folder)
-                # Before the checkpoint: it notes how far they go, and resuming cuts them there.
-                folder.record_episodes(trainer.take_episodes())
-                folder.record(row)
-                keeper.note(row, acting)
-                view.show(row)
-                for sentence in trainer.take_sentences():
+                row = make_update(trainer, folder, keeper, view, callbacks)
+                if (sentence := forecast.sentence(row)) is not None:
                     view.say(sentence)
-                for callback in callbacks:
-                    callback(row)
-                if trainer.update % settings.checkpoint_every == 0:
-                    keeper.save()
             keeper.save()
         except BaseException as failure:
             keeper.rescue(failure)
@@ -145,15 +161,21 @@ def _loop(
 
 
 def _warm_up(
-    trainer: RunInProgress, folder: Run, view: display.LiveDisplay | display.PlainDisplay
+    trainer: RunInProgress,
+    folder: Run,
+    view: display.LiveDisplay | display.PlainDisplay,
+    forecast: Forecast,
 ) -> None:
+    def watch(wait: Wait) -> None:
+        view.wait(wait)
+        forecast.wait(wait)
+
     if trainer.settings.first_episode is not None:
         view.say(
             f"episodes of {trainer.settings.first_episode} steps at first; they grow"
             " while the cost is within its target"
         )
-    view.say("first real steps and first model …")
-    trainer.warm_up()
+    trainer.warm_up(watch=watch)
     folder.record_episodes(trainer.take_episodes())
     for sentence in (*trainer.take_sentences(), *trainer.doubts()):
         view.say(sentence)
