@@ -320,8 +320,8 @@ def _cells(row: Row, label: str, key: str, horizon: int | None = None) -> Iterat
         if name == key or name.startswith(f"{key}/"):
             cost = name.removeprefix(key)
             limit = float(row.get(columns.LIMIT + cost, np.inf))
-            if key == columns.LENGTH and horizon is not None:
-                limit = horizon
+            if key == columns.LENGTH:
+                limit = np.inf if horizon is None else horizon
             yield _Cell(f"{label} {cost[1:]}".strip(), value, limit)
 
 
