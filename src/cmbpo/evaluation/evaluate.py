@@ -18,10 +18,11 @@ from cmbpo import streams
 from cmbpo.envs.find import find_task
 from cmbpo.envs.simulator import Simulator
 from cmbpo.evaluation.video import check_name, film
-from cmbpo.networks import Policy
+from cmbpo.networks import Actor, Policy, SquashedPolicy
 from cmbpo.runs.errors import RunError
 from cmbpo.runs.run_folder import Run
 from cmbpo.runs.tail_cost import NAME, tail_mean
+from cmbpo.settings.registry import ALGORITHMS
 from cmbpo.tasks.task import Task
 
 KINDS = ("deterministic", "stochastic")
@@ -133,7 +134,7 @@ class Evaluation(NamedTuple):
 
 
 def evaluate(
-    policy: Policy,
+    policy: Actor,
     task: Task,
     *,
     episodes: int = 20,
@@ -167,7 +168,7 @@ def evaluate(
 
 
 def run_episodes(
-    policy: Policy,
+    policy: Actor,
     task: Task,
     *,
     episodes: int,
@@ -206,7 +207,7 @@ def run_episodes(
 
 
 def act(
-    policy: Policy, obs: Float[np.ndarray, "*batch obs"], deterministic: bool = True, seed: int = 0
+    policy: Actor, obs: Float[np.ndarray, "*batch obs"], deterministic: bool = True, seed: int = 0
 ) -> Float[np.ndarray, "*batch act"]:
     """The action for one observation, or those for a batch: the mean, or drawn with `seed`."""
     rows = obs.astype(np.float32).reshape(-1, obs.shape[-1])
@@ -216,7 +217,7 @@ def act(
 
 @jax.jit
 def _actions(
-    policy: Policy,
+    policy: Actor,
     obs: Float[Array | np.ndarray, "N obs"],
     deterministic: bool | Array,
     seed: int | Array,
@@ -224,14 +225,15 @@ def _actions(
 ) -> Float[Array, "N act"]:
     pi = jax.vmap(policy)(jnp.asarray(obs))
     drawn = pi.sample(key=jax.random.fold_in(jax.random.key(seed), time))
-    return jnp.clip(jnp.where(deterministic, pi.mean, drawn), -1.0, 1.0)
+    return jnp.clip(jnp.where(deterministic, pi.noiseless, drawn), -1.0, 1.0)
 
 
-def load_policy(run: Run, task: Task, *, best: bool = False) -> Policy:
+def load_policy(run: Run, task: Task, *, best: bool = False) -> Actor:
     """The policy of a run's newest good checkpoint, or the best that was within the limit."""
     settings = run.settings.policy
+    kind = {"Gaussian": Policy, "squashed": SquashedPolicy}[ALGORITHMS[run.settings.algo].policy]
     template = jax.eval_shape(
-        lambda: Policy(
+        lambda: kind(
             len(task.obs_names),
             len(task.act_names),
             hidden=settings.hidden,

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from cmbpo.data import archive as archives
+from cmbpo.data import ring
 from cmbpo.data.archive import Archive
 from cmbpo.data.start_states import past_policies
 from cmbpo.model import learned_cost_quality, rollout
@@ -148,7 +149,7 @@ def remember(model: Model, real: Steps, policy: Policy, epoch: int) -> Model:
     return replace(model, archive=archive, fresh=fresh)
 
 
-_next_to_go = jax.jit(archives.next_to_go, static_argnames="rows")
+_next_to_go = jax.jit(ring.next_to_go, static_argnames="rows")
 
 
 def next_to_go(model: Model, real: Steps) -> Archive:
@@ -158,12 +159,12 @@ def next_to_go(model: Model, real: Steps) -> Archive:
 
 def is_written_over(model: Model) -> bool:
     """Whether the archive was given to a later `remember`."""
-    return any(x.is_deleted() for x in jax.tree.leaves(model.archive))
+    return ring.is_written_over(model.archive)
 
 
 def put_back(model: Model, newer: Model, gone: Archive) -> Model:
     """The model as it was before `newer` remembered steps in place of the rows in `gone`."""
-    return replace(model, archive=archives.put_back(newer.archive, gone))
+    return replace(model, archive=ring.put_back(newer.archive, gone))
 
 
 Begun = tuple[FitState, FitState | None]

@@ -10,7 +10,7 @@ from typing import Any
 from cmbpo import interruption
 from cmbpo.envs.find import IN_PYTHON, find_task
 from cmbpo.envs.making import Environment
-from cmbpo.networks import Policy
+from cmbpo.networks import Actor
 from cmbpo.runs.curves import plot_run
 from cmbpo.runs.errors import NonFiniteError
 from cmbpo.runs.own_files import require_own_files
@@ -31,7 +31,7 @@ Callback = Callable[[Mapping[str, Any]], None]
 
 def run(
     settings: TrainSettings, callbacks: Sequence[Callback] = (), env: Environment | None = None
-) -> tuple[Path, Policy]:
+) -> tuple[Path, Actor]:
     """Train from the start, in a new run folder; `env` is the user's own, made in Python."""
     with interruption.noted(second_raises=True) as interrupted:
         backend = device.use(settings.device)
@@ -54,7 +54,7 @@ def resume(
     *,
     start_anew: bool = False,
     trusted: bool = False,
-) -> tuple[Path, Policy]:
+) -> tuple[Path, Actor]:
     """Go on with a run from its newest good checkpoint; or start it anew, the old one set aside.
 
     Unless it is `trusted`, what its settings ask for beyond its own folder is refused.
@@ -87,13 +87,37 @@ def make_trainer(settings: TrainSettings, task: Task) -> RunInProgress:
     return getattr(importlib.import_module(module), name)(settings, task)
 
 
+def make_update(
+    trainer: RunInProgress,
+    folder: Run,
+    keeper: Keeper,
+    view: display.LiveDisplay | display.PlainDisplay,
+    callbacks: Sequence[Callback] = (),
+) -> Row:
+    """One policy update, with all that is recorded, kept and shown of it; its row."""
+    acting = trainer.policy
+    row = _step(trainer, folder)
+    # Before the checkpoint: it notes how far they go, and resuming cuts them there.
+    folder.record_episodes(trainer.take_episodes())
+    folder.record(row)
+    keeper.note(row, acting)
+    view.show(row)
+    for sentence in trainer.take_sentences():
+        view.say(sentence)
+    for callback in callbacks:
+        callback(row)
+    if trainer.update % trainer.settings.checkpoint_every == 0:
+        keeper.save()
+    return row
+
+
 def _loop(
     trainer: RunInProgress,
     folder: Run,
     keeper: Keeper,
     callbacks: Sequence[Callback],
     interrupted: Sequence[int],
-) -> Policy:
+) -> Actor:
     settings = trainer.settings
     title = f"{settings.algo} on {settings.env_id}, seed {settings.seed}"
     so_far = display.rows(read_table(folder.progress.path)) if folder.progress.rows else ()
@@ -108,20 +132,9 @@ def _loop(
                 _warm_up(trainer, folder, view, forecast)
                 keeper.begin()
             while trainer.env_steps < settings.total_steps and not interrupted:
-                acting = trainer.policy
-                row = _step(trainer, folder)
-                # Before the checkpoint: it notes how far they go, and resuming cuts them there.
-                folder.record_episodes(trainer.take_episodes())
-                folder.record(row)
-                keeper.note(row, acting)
-                view.show(row)
-                for sentence in (*trainer.take_sentences(), forecast.sentence(row)):
-                    if sentence is not None:
-                        view.say(sentence)
-                for callback in callbacks:
-                    callback(row)
-                if trainer.update % settings.checkpoint_every == 0:
-                    keeper.save()
+                row = make_update(trainer, folder, keeper, view, callbacks)
+                if (sentence := forecast.sentence(row)) is not None:
+                    view.say(sentence)
             keeper.save()
         except BaseException as failure:
             keeper.rescue(failure)

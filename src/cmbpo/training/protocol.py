@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
-from cmbpo.networks import Policy
+from cmbpo.networks import Actor
 from cmbpo.runs.run_folder import Run
 from cmbpo.settings.schema import TrainSettings
 from cmbpo.training.rows import Row
@@ -48,7 +48,7 @@ class RunInProgress(Protocol):
         ...
 
     @property
-    def policy(self) -> Policy:
+    def policy(self) -> Actor:
         """The policy as it is now."""
         ...
 

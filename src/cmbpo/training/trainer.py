@@ -19,6 +19,7 @@ from cmbpo.data.archive import Archive
 from cmbpo.model import learned_cost_quality
 from cmbpo.model import state as model
 from cmbpo.model.state import Imagined, Model
+from cmbpo.model.world import KnownTask, NothingKnown
 from cmbpo.networks import Policy
 from cmbpo.runs.errors import NonFiniteError
 from cmbpo.runs.run_folder import Run
@@ -40,6 +41,8 @@ class Trainer:
         """Nothing is collected or compiled yet."""
         self.settings, self.static = settings, settings.for_programs()
         self.task = task
+        knows = task.knows_cost or task.knows_termination
+        self._known: KnownTask = task if knows else NothingKnown()
         self._check()
         self.real = RealWorld(task, settings)
         self.learner = learner.start(settings, task)
@@ -177,7 +180,7 @@ class Trainer:
             )
             policy = self.learner.policy
             # After the units: D̄₀ is of the policy that the first update will act with.
-            self._set(model=model.set_limits(fitted, policy, self.static, self.task, key_limits))
+            self._set(model=model.set_limits(fitted, policy, self.static, self._known, key_limits))
 
     def doubts(self) -> list[str]:
         """What the first steps were too few for, where cost and end are learned."""
@@ -271,7 +274,7 @@ class Trainer:
             jnp.array(self.settings.batch_size - real_samples),
             jnp.array(self.update),
             self.static,
-            self.task,
+            self._known,
             key,
         )
         # D̄ of this policy decides how many real samples the next update gets.
