@@ -10,11 +10,12 @@ from cmbpo.tasks import registration
 
 if TYPE_CHECKING:
     from cmbpo.agent import Agent, load
+    from cmbpo.evaluation.periodic import EvalCallback
     from cmbpo.settings.presets import preset
     from cmbpo.settings.schema import TrainSettings
 
 __version__ = "0.1.0"
-__all__ = ["Agent", "TrainSettings", "__version__", "load", "preset", "tasks"]
+__all__ = ["Agent", "EvalCallback", "TrainSettings", "__version__", "load", "preset", "tasks"]
 
 registration.register()
 
@@ -25,6 +26,10 @@ def __getattr__(name: str) -> Any:
         from cmbpo import agent
 
         return getattr(agent, name)
+    if name == "EvalCallback":
+        from cmbpo.evaluation import periodic
+
+        return periodic.EvalCallback
     if name in ("TrainSettings", "preset"):
         from cmbpo.settings import presets
 

@@ -114,7 +114,7 @@ def test_nothing_compiles_after_the_second_update(tmp_path):
     jax.monitoring.register_event_duration_secs_listener(note)
     seen = []
     agent = cmbpo.Agent.of_settings(tiny("cmbpo", tmp_path, total_steps=steps(UPDATES + 1)))
-    agent.learn(callbacks=[lambda row: seen.append(len(compiled))])
+    agent.learn(callback=lambda agent, row: seen.append(len(compiled)))
     jax.monitoring.clear_event_listeners()
     assert len(set(seen[1:])) == 1, f"compilations after each update: {seen}"
 

@@ -136,10 +136,10 @@ def evaluate(
     watch: Watch = lambda kind, share: None,
 ) -> Evaluation:
     """Run so many episodes of each kind; `cost_limits` are the task's own unless given."""
-    if episodes < 1:
-        raise ValueError(f"episodes is {episodes}; allowed: at least 1")
-    if not 0 <= seed < 2**32:
-        raise ValueError(f"seed is {seed}; allowed: 0 to {2**32 - 1:,}")
+    if type(episodes) is not int or episodes < 1:
+        raise ValueError(f"episodes is {episodes!r}; allowed: a whole number, at least 1")
+    if type(seed) is not int or not 0 <= seed < 2**32:
+        raise ValueError(f"seed is {seed!r}; allowed: a whole number, 0 to {2**32 - 1:,}")
     deterministic, stochastic = (
         run_episodes(
             policy,

@@ -95,9 +95,9 @@ class Run:
     def extend(self, total_steps: int) -> TrainSettings:
         """Let the run end after another number of steps; config.json says so once it goes on."""
         self._require_training()
-        if total_steps < self._last_step():
+        if total_steps < self.last_step():
             raise RunError(
-                f"total_steps is {total_steps}; allowed here: at least {self._last_step()}, the"
+                f"total_steps is {total_steps}; allowed here: at least {self.last_step()}, the"
                 f" steps that {self.folder} has taken"
             )
         self.settings = replace(self.settings, total_steps=total_steps)
@@ -130,7 +130,7 @@ class Run:
         self._require_training()
         step = int(typing.cast(int, row[columns.ENV_STEPS]))
         if self._events is None:
-            self._events = Events(self.folder, after=self._last_step())
+            self._events = Events(self.folder, after=self.last_step())
         self.progress.append([row])
         self._events.append(row, step)
         if self._wandb is not None:
@@ -302,7 +302,8 @@ class Run:
                     f"{path} is no checkpoint of a run: it does not say where the records end"
                 )
 
-    def _last_step(self) -> int:
+    def last_step(self) -> int:
+        """The real steps after the newest update in progress.csv; −1 where there is none."""
         if not self.progress.rows:
             return -1
         try:
