@@ -67,6 +67,15 @@ def test_a_resumed_run_has_the_rows_of_an_unbroken_one(unbroken, tmp_path):
     assert (folder / "episodes.csv").exists() == (unbroken / "episodes.csv").exists()
 
 
+def test_an_agent_that_learns_in_parts_writes_the_rows_of_an_unbroken_run(unbroken, tmp_path):
+    agent = cmbpo.Agent.of_settings(tiny("cmbpo", tmp_path, checkpoint_every=20))
+    agent.learn(steps(1) + 50).learn(50, callback=lambda agent, row: False)
+    assert agent.folder is not None
+    assert rows(agent.folder) == rows(unbroken)[:2], "the callback was not asked: 50 were taken"
+    cmbpo.load(agent.folder).learn(200)
+    assert rows(agent.folder) == rows(unbroken)
+
+
 @pytest.mark.parametrize(
     ("owner", "name"), [(RealWorld, "collect"), (Trainer, "_imagine"), (Trainer, "_guard")]
 )

@@ -275,7 +275,8 @@ def main(
     console.print(words, highlight=False, markup=False)
     console.print(result.table())
     if video is not None:
-        print(f"video: {film(lambda obs: act(policy, obs), task, video, seed=seed)}")
+        film(lambda obs: act(policy, obs), task, video, seed=seed, cost_limits=limits)
+        print(f"video: {video}")
 
 
 @contextmanager

@@ -28,7 +28,6 @@ from cmbpo.training.protocol import RunInProgress
 from cmbpo.training.rows import Row
 
 
-
 class Moment(NamedTuple):
     """A run after one of its updates."""
 
