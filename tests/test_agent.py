@@ -140,7 +140,6 @@ def test_an_agent_acts_on_one_observation_and_on_many_within_its_bounds(learned)
         ([0.0, np.nan, 0.0, np.inf], "and 2 numbers that are not finite"),
         ("right", "the observation is 'right'; allowed: 4 finite numbers, or rows of so many"),
         ([[0.0, 0.0], [0.0]], r"the observation is \[\[0.0, 0.0\], \[0.0\]\]; allowed"),
-        (None, "allowed: 4 finite"),
     ],
 )
 def test_an_observation_that_cannot_be_is_named(learned, obs, said):

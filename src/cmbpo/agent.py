@@ -155,7 +155,9 @@ class Agent:
         assert self.folder is not None
         return copy_run(self.folder, Path(path))
 
-    def predict(self, obs: ArrayLike, deterministic: bool = True) -> np.ndarray:
+    def predict(
+        self, obs: ArrayLike | Mapping[str, ArrayLike], deterministic: bool = True
+    ) -> np.ndarray:
         """The action for one observation, or the actions for a batch, as the environment takes it.
 
         It is within the bounds of the action space, in its units.
@@ -163,7 +165,7 @@ class Agent:
         policy = self._trained()
         length = len(self.task.obs_names)
         try:
-            seen = np.asarray(obs, float)
+            seen = self.task.as_rows(obs)
         except (TypeError, ValueError):
             said = f"{obs!r:.80}"
             raise ValueError(

@@ -69,10 +69,14 @@ def test_a_resumed_run_has_the_rows_of_an_unbroken_one(unbroken, tmp_path):
 
 def test_an_agent_that_learns_in_parts_writes_the_rows_of_an_unbroken_run(unbroken, tmp_path):
     agent = cmbpo.Agent.of_settings(tiny("cmbpo", tmp_path, checkpoint_every=20))
-    agent.learn(steps(1) + 50).learn(50, callback=lambda agent, row: False)
+    agent.learn(steps(1) + 50)
     assert agent.folder is not None
-    assert rows(agent.folder) == rows(unbroken)[:2], "the callback was not asked: 50 were taken"
-    cmbpo.load(agent.folder).learn(200)
+    assert rows(agent.folder) == rows(unbroken)[:2], "updates are whole"
+    with pytest.warns(UserWarning, match="has taken 400 steps, and 400 are asked for"):
+        agent.learn(50)
+    agent.learn(200, callback=lambda agent, row: False)
+    assert rows(agent.folder) == rows(unbroken)[:3], "stopped"
+    cmbpo.load(agent.folder).learn(100)
     assert rows(agent.folder) == rows(unbroken)
 
 
