@@ -38,7 +38,7 @@ PACKAGES: dict[str, set[str]] = {
         "normalisation",
         *("data", "policy", "model", "algorithms", "theory", "tasks", "envs", "runs"),
     },
-    "evaluation": {"columns", "networks", "tasks", "envs", "runs"},
+    "evaluation": {"settings", "columns", "networks", "tasks", "envs", "runs"},
     "report": {"settings", "columns", "runs"},
     "experiments": {"settings", "columns", "interruption", "envs", "runs", "training"},
     "bench": {"settings", "columns", "data", "algorithms", "tasks", "envs", "training"},
@@ -171,7 +171,8 @@ def test_the_mathematics_needs_no_simulator():
 
 def test_what_is_public_is_listed_and_there():
     assert sorted(cmbpo.__all__) == [
-        *("Agent", "EvalCallback", "TrainSettings", "__version__", "load", "preset", "tasks"),
+        *("Agent", "EvalCallback", "TrainSettings", "__version__", "load", "preset"),
+        *("register_algorithm", "tasks"),
     ]
     for name in cmbpo.__all__:
         assert getattr(cmbpo, name) is not None

@@ -219,7 +219,7 @@ def load(
     only with `trust=True`. With `best=True` the policy is the one that earned most within the
     limit.
     """
-    run = Run.open(folder)
+    run = Run.open(folder, trusted=trust)
     settings = replace(run.settings, env_id=env) if isinstance(env, str) else run.settings
     agent = Agent.of_settings(settings, env, trusted=trust or env is not None)
     # An environment that is handed over is no leave to do what else the settings ask for.

@@ -18,7 +18,7 @@ import tyro
 
 from cmbpo import __version__, interruption, streams
 from cmbpo.bench.commands import BenchAlgorithms, BenchCommand, BenchSimulator, BenchUpdate
-from cmbpo.settings import aliases, flags, overrides, presets, registry
+from cmbpo.settings import aliases, flags, overrides, plugins, presets, registry
 from cmbpo.settings.schema import EnvSettings, TrainSettings
 from cmbpo.settings.trust import require_for_training
 
@@ -97,10 +97,10 @@ def _from_file(chosen: argparse.Namespace) -> TrainSettings:
     from cmbpo.runs.config import read_config, settings_from_json
 
     path = Path(chosen.config)
-    settings = settings_from_json(read_config(path), where=str(path))
+    settings = settings_from_json(read_config(path), where=str(path), trusted=chosen.trust)
     if not chosen.trust:
         require_for_training(settings)
-    if chosen.algo is not None and registry.algorithm_name(chosen.algo) != settings.algo:
+    if chosen.algo is not None and plugins.asked_for(chosen.algo) != settings.algo:
         raise ValueError(f"--algo is {chosen.algo!r}; allowed with {path}: {settings.algo}")
     for name in ("env_id", "preset"):
         given = getattr(chosen, name)

@@ -261,7 +261,7 @@ def main(
     """
     if video is not None:
         check_name(video)
-    run = Run.open(folder)
+    run = Run.open(folder, trusted=trusted)
     task = find_task(run.settings, trusted=trusted)
     policy = load_policy(run, task, best=best)
     limits = run.settings.cost_limit

@@ -80,7 +80,7 @@ def _of_run(folder: Path, best: bool, trusted: bool) -> Watched:
     from cmbpo.evaluation.evaluate import act, load_policy
     from cmbpo.runs.run_folder import Run
 
-    run = Run.open(folder)
+    run = Run.open(folder, trusted=trusted)
     task = find_task(run.settings, trusted=trusted)
     policy = load_policy(run, task, best=best)
     limits = run.settings.cost_limit or task.cost_limits

@@ -23,7 +23,7 @@ from cmbpo.runs.errors import DamagedError, RunError
 from cmbpo.runs.events import Events
 from cmbpo.runs.files import set_aside
 from cmbpo.runs.tables import CsvTable, Row, read_table
-from cmbpo.settings.registry import short_name
+from cmbpo.settings.registry import short_algorithm, short_name
 from cmbpo.settings.schema import TrainSettings
 
 KEPT = 2
@@ -42,11 +42,20 @@ class Run:
     in it; `open` only reads.
     """
 
-    def __init__(self, folder: Path, *, train: bool, lock: IO[str] | None = None):
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        train: bool,
+        trusted: bool = False,
+        lock: IO[str] | None = None,
+    ):
         """Use `create`, `resume` or `open`; `lock` where the folder is held already."""
         self.folder = folder
         self.config = read_config(folder)
-        self.settings = settings_from_json(self.config, where=str(folder / "config.json"))
+        self.settings = settings_from_json(
+            self.config, where=str(folder / "config.json"), trusted=trusted
+        )
         self.progress = CsvTable(folder / "progress.csv")
         self.episodes = CsvTable(folder / "episodes.csv")
         self._good: list[int] = []
@@ -86,11 +95,11 @@ class Run:
         return run
 
     @classmethod
-    def open(cls, folder: str | Path) -> "Run":
-        """Read a folder."""
+    def open(cls, folder: str | Path, *, trusted: bool = False) -> "Run":
+        """Read a folder; the module of its algorithm is imported only where it is `trusted`."""
         if not isinstance(folder, str | Path):
             raise RunError(f"{folder!r} is no run folder; allowed: a path")
-        return cls(Path(folder), train=False)
+        return cls(Path(folder), train=False, trusted=trusted)
 
     def extend(self, total_steps: int) -> TrainSettings:
         """Let the run end after another number of steps; config.json says so once it goes on."""
@@ -333,7 +342,8 @@ def checkpoint_files(folder: Path) -> list[Path]:
 
 
 def _new_folder(settings: TrainSettings) -> Path:
-    parent = Path(settings.log_dir) / f"{settings.algo}-{short_name(settings.env_id)}"
+    algo = short_algorithm(settings.algo)
+    parent = Path(settings.log_dir) / f"{algo}-{short_name(settings.env_id)}"
     name = f"seed-{settings.seed:03d}-{time.strftime('%Y-%m-%d-%H-%M-%S')}"
     count = 1
     while True:

@@ -75,8 +75,9 @@ def resume(
     Unless it is `trusted`, what its settings ask for beyond its own folder is refused. `env` is
     the user's own, where it was made in Python.
     """
+    held = Run.open(folder, trusted=trusted).settings
     if not trusted:
-        require_for_training(Run.open(folder).settings)
+        require_for_training(held)
         require_own_files(folder)
     with interruption.noted(second_raises=True) as interrupted, Run.resume(folder) as opened:
         settings = opened.settings
