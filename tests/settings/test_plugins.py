@@ -99,6 +99,7 @@ def test_what_a_package_declares_is_found_by_its_name_and_needs_no_trust(folder,
     [
         ("nowhere:x", "there is no module 'nowhere' here or installed"),
         ("my_rules:other", "the module 'my_rules' registers no algorithm 'other'; allowed: one"),
+        ("..:x", "'..' is no name of a module"),
         ("__main__:x", "it was registered in a script: put it in a module of its own"),
     ],
 )

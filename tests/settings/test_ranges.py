@@ -3,13 +3,15 @@
 import math
 import types
 import typing
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import numpy as np
 import pytest
 
 from cmbpo.settings.overrides import names, with_values
 from cmbpo.settings.ranges import Range, fitted, kinds, words
-from cmbpo.settings.schema import CriticSettings, TrainSettings
+from cmbpo.settings.schema import CriticSettings, PolicySettings, TrainSettings
 
 NAMES = list(names())
 
@@ -152,6 +154,27 @@ def test_one_width_and_a_list_of_widths_are_tuples_too():
     assert fitted(64, hidden, "critic.hidden") == (64,)
     assert fitted([64, 32], hidden, "critic.hidden") == (64, 32)
     assert fitted(1, kinds(CriticSettings)["learning_rate"], "critic.learning_rate") == 1.0
+
+
+def test_numbers_of_numpy_whole_floats_and_paths_are_taken_for_what_they_are():
+    seed = kinds(TrainSettings)["seed"]
+    assert type(fitted(np.int64(3), seed, "seed")) is int
+    assert fitted(1e6, kinds(TrainSettings)["total_steps"], "total_steps") == 10**6
+    assert type(fitted(np.float32(0.5), kinds(CriticSettings)["learning_rate"], "x")) is float
+    assert fitted(Path("runs/a"), kinds(TrainSettings)["init_from"], "init_from") == "runs/a"
+    for wrong in (1.5, np.float64(1.5), True, "1", 1j, np.arange(2)):
+        with pytest.raises(ValueError, match=r"seed is .*; allowed: a whole number, 0 to"):
+            fitted(wrong, seed, "seed")
+
+
+def test_lists_are_tuples_and_dicts_are_groups_where_settings_are_made():
+    given: dict[str, Any] = {"cost_limit": [5.0], "policy": {"hidden": [8, 8]}}
+    settings = TrainSettings(**given)
+    assert settings.cost_limit == (5.0,)
+    assert settings.policy == PolicySettings(hidden=(8, 8))
+    for wrong in (5, {"hiden": 8}, [8]):
+        with pytest.raises(ValueError, match=r"policy is .*; allowed: a dict of settings, such as"):
+            TrainSettings(**{"policy": wrong})
 
 
 @pytest.mark.parametrize(

@@ -96,6 +96,8 @@ def _import(module: str, unknown: ValueError) -> None:
         raise ValueError(
             f"{unknown}; it was registered in a script: put it in a module of its own"
         ) from None
+    if not all(part.isidentifier() for part in module.split(".")):
+        raise ValueError(f"{module!r} is no name of a module; allowed: as in my_module:name")
     # `cmbpo` is a script in a folder of its own: modules of the working folder are not on its path.
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
