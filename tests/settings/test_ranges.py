@@ -1,6 +1,9 @@
 """Every setting refuses what it cannot be, in one sentence that names it and what is allowed."""
 
 import math
+import re
+import subprocess
+import sys
 import types
 import typing
 from pathlib import Path
@@ -11,7 +14,7 @@ import pytest
 
 from cmbpo.settings.overrides import names, with_values
 from cmbpo.settings.ranges import Range, fitted, kinds, words
-from cmbpo.settings.schema import CriticSettings, PolicySettings, TrainSettings
+from cmbpo.settings.schema import CriticSettings, TrainSettings
 
 NAMES = list(names())
 
@@ -168,13 +171,22 @@ def test_numbers_of_numpy_whole_floats_and_paths_are_taken_for_what_they_are():
 
 
 def test_lists_are_tuples_and_dicts_are_groups_where_settings_are_made():
-    given: dict[str, Any] = {"cost_limit": [5.0], "policy": {"hidden": [8, 8]}}
-    settings = TrainSettings(**given)
-    assert settings.cost_limit == (5.0,)
-    assert settings.policy == PolicySettings(hidden=(8, 8))
-    for wrong in (5, {"hiden": 8}, [8]):
-        with pytest.raises(ValueError, match=r"policy is .*; allowed: a dict of settings, such as"):
-            TrainSettings(**{"policy": wrong})
+    """Outside the checks of types that tests run under: users have none of them."""
+    code = (
+        "from cmbpo.settings.schema import PolicySettings, TrainSettings\n"
+        "made = TrainSettings(cost_limit=[5.0], policy={'hidden': [8, 8]})\n"
+        "assert made.cost_limit == (5.0,)\n"
+        "assert made.policy == PolicySettings(hidden=(8, 8))\n"
+        "for wrong in (5, {'hiden': 8}, [8]):\n"
+        "    try: TrainSettings(policy=wrong)\n"
+        "    except ValueError as error: print(error)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    said = done.stdout.splitlines()
+    assert len(said) == 3
+    for line in said:
+        assert re.match(r"policy is .*; allowed: a dict of settings, such as hidden", line)
 
 
 @pytest.mark.parametrize(
