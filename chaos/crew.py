@@ -13,6 +13,7 @@ from pathlib import Path
 from random import Random
 
 from chaos.command import resident_memory
+from chaos.processes import patience
 from chaos.trial import Family, Trial, Verdict, tried_once
 
 GROWN = 1_200_000_000
@@ -48,7 +49,7 @@ class Member:
 
     def give(self, task: Task, seconds: float) -> None:
         """Let it make a trial."""
-        self.task, self._deadline = task, time.monotonic() + seconds
+        self.task, self._deadline = task, time.monotonic() + patience(seconds)
         self._connection.send(task)
 
     def take(self) -> Verdict:

@@ -6,7 +6,13 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from chaos import hostile_checkpoints, hostile_files, specimen
+from chaos import (
+    hostile_checkpoints,
+    hostile_files,
+    hostile_links,
+    hostile_members,
+    specimen,
+)
 from chaos.command import Ended, clean, cmbpo, ended, noting
 from chaos.trial import Family, Trial, Verdict, require
 
@@ -15,7 +21,12 @@ CANARY = "canary_of_chaos"
 
 TRIALS = [
     (harm, command)
-    for harm in (*hostile_checkpoints.ALL, *hostile_files.ALL)
+    for harm in (
+        *hostile_checkpoints.ALL,
+        *hostile_members.ALL,
+        *hostile_files.ALL,
+        *hostile_links.ALL,
+    )
     for command in harm.commands
 ]
 
@@ -65,6 +76,8 @@ def _asked(command: str, given: Path, place: Path) -> Ended:
         return cmbpo("evaluate", given, "--episodes", 1)
     if command == "export":
         return cmbpo("export", given, place / "out" / "policy.npz")
+    if command == "best":
+        return cmbpo("export", given, place / "out" / "policy.npz", "--best")
     if command == "report":
         return cmbpo("report", given, "--out", place / "out")
     if command == "verify":

@@ -67,29 +67,6 @@ CONFIGS = (
 )
 
 
-def _linked(name: str, target: str) -> Harm:
-    def do(folder: Path, random: Random) -> None:
-        path = folder / name
-        path.unlink()
-        path.symlink_to(path.name if target == "itself" else target)
-
-    return Harm(f"{name} linked to {target}", do, ("report", "evaluate", "verify", "train"))
-
-
-def _piped(name: str) -> Harm:
-    def do(folder: Path, random: Random) -> None:
-        (folder / name).unlink()
-        os.mkfifo(folder / name)
-
-    return Harm(f"{name} as a pipe", do, ("report", "evaluate", "verify", "train"))
-
-
-LINKS = (
-    *(_linked(f, t) for f in ("config.json", "progress.csv") for t in ("/dev/zero", "itself")),
-    *(_piped(f) for f in ("config.json", "progress.csv", "episodes.csv")),
-)
-
-
 def _table(name: str, text: Callable[[str], bytes]) -> Harm:
     def do(folder: Path, random: Random) -> None:
         path = folder / random.choice(["progress.csv", "episodes.csv"])
@@ -229,7 +206,7 @@ def _own_file(folder: Path, random: Random) -> None:
 
 
 ALL = (
-    *(*CONFIGS, *LINKS, *TABLES, *BOMBS, *TREES, *ARCHIVES),
+    *(*CONFIGS, *TABLES, *BOMBS, *TREES, *ARCHIVES),
     Harm("reader linked elsewhere", _own_reader, ("export",)),
     Harm("policy linked elsewhere", _own_file, ("export",)),
 )

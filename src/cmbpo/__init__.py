@@ -3,10 +3,16 @@
 What is listed here is public; everything else may change from one version to the next.
 """
 
+import os
 from typing import TYPE_CHECKING, Any
+
+# XLA takes preferences of a processor for features that it lacks, and warns of crashes whenever it
+# loads a program that it has compiled on this very machine.
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 from cmbpo import tasks
 from cmbpo.tasks import registration
+from cmbpo.tasks.drawing import window_library
 
 if TYPE_CHECKING:
     from cmbpo.agent import Agent, load
@@ -28,6 +34,7 @@ __all__ = [
 ]
 
 registration.register()
+window_library.name()
 
 
 def __getattr__(name: str) -> Any:

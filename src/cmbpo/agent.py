@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from cmbpo.envs.find import find_task, name_of
 from cmbpo.envs.making import Environment
 from cmbpo.evaluation import evaluate as evaluation
-from cmbpo.networks import Policy
+from cmbpo.networks import Actor
 from cmbpo.runs.copying import copy_run
 from cmbpo.runs.run_folder import Run
 from cmbpo.settings.overrides import changed, with_values
@@ -62,7 +62,7 @@ class Agent:
         self._env = None if isinstance(env, str) else env
         self._trusted = trusted
         self.task = find_task(settings, self._env, trusted=trusted)
-        self.policy: Policy | None = None
+        self.policy: Actor | None = None
         self.folder: Path | None = None
         self._is_best = False
         self._checkpoint: Callable[[], None] | None = None
@@ -188,7 +188,7 @@ class Agent:
             self._trained(), self.task, episodes=episodes, seed=seed, cost_limits=limits
         )
 
-    def _trained(self) -> Policy:
+    def _trained(self) -> Actor:
         if self.policy is None:
             raise ValueError("this agent has no policy yet: call learn() first, or cmbpo.load(run)")
         return self.policy

@@ -71,6 +71,23 @@ def test_another_thread_takes_its_time():
     assert seen == [True]
 
 
+LEAVING = """
+import time
+from cmbpo.envs.alarm import Alarm
+class Slow:
+    def __del__(self, sleep=time.sleep):
+        sleep(0.5)
+slow = Slow()
+with Alarm(1.0):
+    print("whole")
+"""
+
+
+def test_no_tick_ends_a_process_that_takes_its_time_to_end():
+    done = subprocess.run([sys.executable, "-c", LEAVING], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "whole\n", "")
+
+
 STOPPED = """
 import time
 from cmbpo.envs.alarm import Alarm

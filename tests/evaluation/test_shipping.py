@@ -3,7 +3,6 @@
 import numpy as np
 
 from cmbpo.evaluation import shipped, shipping
-from cmbpo.evaluation.evaluate import Episodes
 from cmbpo.training import loop
 from tests.tiny import tiny
 
@@ -18,13 +17,6 @@ def test_a_run_is_shipped_with_its_card(tmp_path, monkeypatch):
     assert (found.algorithm, found.env_steps, found.cost_limits) == ("trpo", 600, (7.0,))
     assert str(tmp_path) not in found.command
     assert act(np.zeros(4)).shape == (2,)
-
-
-def test_the_costliest_tenth_is_averaged_per_horizon():
-    costs = np.arange(20.0)[::-1, None]
-    lengths = np.full(20, 500)
-    found = Episodes(np.zeros(20), costs, lengths, np.zeros(20, bool))
-    assert shipping.worst_costs(found, 1000) == (37.0,)
 
 
 def test_the_place_of_a_run_is_not_told():

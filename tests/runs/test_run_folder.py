@@ -229,6 +229,20 @@ def test_retention_counts_only_what_is_known_to_be_good(settings):
         assert [path.name for path in run.checkpoints()] == ["100.npz", "12.npz", "8.npz"]
 
 
+def test_a_folder_with_the_name_of_an_old_checkpoint_stays_and_stops_nothing(settings):
+    with Run.create(settings) as run:
+        trained(run, range(1, 9))
+        older = run.checkpoints()[1]
+        older.unlink()
+        older.mkdir()
+        (older / "notes").write_text("mine")
+    with Run.resume(run.folder) as run:
+        assert run.restore({"update": 0}) == {"update": 8}
+        trained(run, range(9, 17))
+        assert [path.name for path in run.checkpoints()] == ["16.npz", "12.npz", "4.npz"]
+    assert (older / "notes").read_text() == "mine"
+
+
 @pytest.mark.parametrize("name", [".lock", "progress.csv", "episodes.csv"])
 def test_nothing_is_written_through_a_link(settings, name, tmp_path):
     with Run.create(settings) as run:

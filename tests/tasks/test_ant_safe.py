@@ -1,5 +1,6 @@
 """AntSafe: facts by hand, its edges, and walls that cost nothing but are there."""
 
+import gymnasium
 import mujoco
 import numpy as np
 import pytest
@@ -8,7 +9,6 @@ import cmbpo.tasks
 from cmbpo.envs.simulator import Simulator
 from cmbpo.tasks.ant_safe import AntSafe, centre_line
 from cmbpo.tasks.physics.walls import WalledPhysics
-from cmbpo.tasks.simulated import ThreadedCopies
 
 TASK = AntSafe()
 MODEL = TASK.model
@@ -206,7 +206,7 @@ def test_a_wrong_cost_band_is_refused():
 def test_observation_entries():
     state = starts(1)
     state[0, 1:3] = [45.0, 2.0]
-    obs = ThreadedCopies(TASK, threads=1).observe(state)[0]
+    obs = TASK.observe(state, np.empty((1, 0)))[0]
     np.testing.assert_array_equal(obs[:13], state[0, 3:16])
     np.testing.assert_array_equal(obs[13:27], state[0, 58:72])
     assert obs[27] == 9.0
@@ -228,6 +228,15 @@ def test_reward_terms():
     assert (terms["reward_contact"] < 0.0).any()
     total = sum(term for name, term in terms.items() if name.startswith("reward"))
     np.testing.assert_allclose(step.reward, total)
+
+
+def test_the_quaternion_has_length_one_after_a_step_but_as_in_gymnasium_not_at_the_start():
+    simulator = Simulator(TASK, 3, seed=0)
+    assert (np.abs(np.linalg.norm(simulator.obs[:, 1:5], axis=1) - 1.0) > 1e-3).all()
+    theirs, _ = gymnasium.make("Ant-v5").reset(seed=0)
+    assert abs(np.linalg.norm(theirs[1:5]) - 1.0) > 1e-3
+    step = simulator.step(np.zeros((3, 8)))
+    np.testing.assert_allclose(np.linalg.norm(step.next_obs[:, 1:5], axis=1), 1.0, atol=1e-12)
 
 
 def test_starts_near_the_origin_with_still_walls():

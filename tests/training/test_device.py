@@ -1,6 +1,7 @@
 """The device is chosen, or its absence said, before anything is computed."""
 
 import json
+import os
 import pwd
 import subprocess
 import sys
@@ -40,6 +41,23 @@ def test_compiled_programs_are_kept_where_caches_are(tmp_path):
         env={"XDG_CACHE_HOME": str(tmp_path), "PATH": "", "HOME": str(tmp_path)},
     )
     assert json.loads(done.stdout) == [str(tmp_path / "cmbpo"), "cpu"]
+
+
+def test_a_program_from_the_cache_is_taken_without_a_word(tmp_path):
+    code = (
+        "import cmbpo, jax, jax.numpy as jnp; from cmbpo.training import device\n"
+        "device.use('cpu')\n"
+        "jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.0)\n"
+        "print(jax.jit(lambda x: jnp.linalg.inv(x + jnp.eye(2)))(jnp.zeros((2, 2))).sum())"
+    )
+    environment = os.environ | {"XDG_CACHE_HOME": str(tmp_path)}
+    environment.pop("TF_CPP_MIN_LOG_LEVEL", None)
+    for _ in range(2):
+        done = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, env=environment
+        )
+        assert (done.stdout, done.stderr) == ("2.0\n", "")
+    assert list((tmp_path / "cmbpo").iterdir())
 
 
 def test_a_user_without_a_home_has_no_caches(monkeypatch):

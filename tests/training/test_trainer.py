@@ -10,6 +10,7 @@ import pytest
 
 import cmbpo
 from cmbpo import columns
+from cmbpo.envs.find import find_task
 from cmbpo.runs.errors import NonFiniteError
 from cmbpo.runs.run_folder import Run
 from cmbpo.tasks.point_circle import PointCircle
@@ -70,6 +71,18 @@ def test_a_policys_units_are_those_of_the_first_steps_or_of_all(adapts, counted)
 def test_settings_that_do_not_fit_the_task_or_each_other_are_refused(changes, sentence):
     with pytest.raises(ValueError, match=sentence):
         made(tiny("cmbpo", **changes))
+
+
+def test_environments_of_which_nothing_is_known_share_their_programs():
+    """A program is compiled once for equal settings and known parts of the task."""
+    robots = [
+        tiny("cmbpo", env_id=f"tests.envs.bad_environments:{name}-v0", cost_limit=(limit,), **more)
+        for name, limit, more in (("fine", 5.0, {}), ("raises_in_close", 3.0, {"env__timeout": 9}))
+    ]
+    one, other = (Trainer(robot, find_task(robot, trusted=True)) for robot in robots)
+    assert one.static == other.static
+    assert (one._known, hash(one._known)) == (other._known, hash(other._known))
+    assert one._known != made(tiny("cmbpo"))._known, "of this one, the cost is known"
 
 
 def test_what_needs_no_first_steps_may_end_with_them():

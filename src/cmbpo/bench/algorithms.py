@@ -2,13 +2,15 @@
 
 import os
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 from cmbpo import columns, tasks
 from cmbpo.bench import table
 from cmbpo.bench.clock import SIMULATOR, UPDATE, TimedTrainer
+from cmbpo.bench.keeping import KeptRun, kept
 from cmbpo.settings.presets import preset
-from cmbpo.settings.registry import ALGORITHMS, TASKS, task_name
+from cmbpo.settings.registry import ALGORITHMS, TASKS, algorithm_name, task_name
 from cmbpo.settings.schema import TrainSettings
 from cmbpo.training import device
 
@@ -29,6 +31,9 @@ def main(
     for name, value in (("updates", updates), ("cores", cores)):
         if value < 1:
             raise ValueError(f"{name} is {value}; allowed: at least 1")
+    for algo in map(algorithm_name, algos):
+        if ALGORITHMS[algo].data == "replay":
+            raise ValueError(f"--algos {algo}; allowed: those without a replay buffer")
     chosen = [
         [preset(algo, task_name(env)) for algo in algos or MODEL_FREE] for env in envs or TASKS
     ]
@@ -39,8 +44,10 @@ def main(
     notes = (
         f"Default presets on {cores} CPU cores, {updates} updates each after the first {COMPILING},"
         " the algorithms of a task in turn. Seconds are CPU seconds of all threads per 10,000"
-        " steps: in the simulator, in the policy's choice of actions and their record, and in all"
-        " that follows. Ratio: learning over simulating, in CPU and in wall time."
+        " steps: in the simulator, in the policy's choice of actions and their record, in all"
+        " that follows, and in records, checks, table and checkpoints, which the others are"
+        " without. Ratio: learning over simulating, in CPU and in wall time. Keep %: what as many"
+        " updates with records and all take more than those without, made in turn with them."
     )
     table.show("Algorithms", rows, notes=notes, json_file=json)
 
@@ -54,22 +61,27 @@ def measure(settings: Sequence[TrainSettings], *, updates: int) -> list[table.Ro
             trainer.step()
         trainer.reset_clock()
     before = [trainer.env_steps for trainer in trainers]
-    for _ in range(updates):
-        for trainer in trainers:
-            trainer.step()
-    return [
-        _row(trainer, trainer.env_steps - steps)
-        for trainer, steps in zip(trainers, before, strict=True)
-    ]
+    with ExitStack() as stack:
+        runs = [stack.enter_context(kept(trainer)) for trainer in trainers]
+        for _ in range(updates):
+            for trainer, run in zip(trainers, runs, strict=True):
+                trainer.step()
+                run.step()
+        return [
+            _row(trainer, run, (trainer.env_steps - steps) / 2)
+            for trainer, run, steps in zip(trainers, runs, before, strict=True)
+        ]
 
 
-def _row(trainer: TimedTrainer, steps: int) -> table.Row:
+def _row(trainer: TimedTrainer, run: KeptRun, steps: float) -> table.Row:
     cpu, wall = trainer.clock.cpu, trainer.clock.wall
     per = 1e4 / steps
     learning, learning_wall = (
         cpu[UPDATE] - cpu[columns.COLLECT],
         wall[UPDATE] - wall[columns.COLLECT],
     )
+    whole, keeping = run.seconds("cpu")
+    whole_wall, _ = run.seconds("wall")
     return {
         "task": trainer.task.name.removesuffix("-v0"),
         "algorithm": trainer.settings.algo,
@@ -78,6 +90,9 @@ def _row(trainer: TimedTrainer, steps: int) -> table.Row:
         "simulate": per * cpu[SIMULATOR],
         "act": per * (cpu[columns.COLLECT] - cpu[SIMULATOR]),
         "learn": per * learning,
+        "keep": per * keeping,
         "ratio CPU": learning / cpu[SIMULATOR],
         "ratio wall": learning_wall / wall[SIMULATOR],
+        "keep % CPU": 100.0 * (whole / cpu[UPDATE] - 1.0),
+        "keep % wall": 100.0 * (whole_wall / wall[UPDATE] - 1.0),
     }

@@ -1,5 +1,6 @@
 """A limit on how long a call may take, kept by a timer in the main thread."""
 
+import atexit
 import signal
 import threading
 from typing import Any
@@ -62,17 +63,23 @@ class _Clock:
     def _tick(self, number: int, frame: Any) -> None:
         del number, frame
         if self.alarm is None:
-            self._interval = 0.0
-            signal.setitimer(signal.ITIMER_REAL, 0.0)
-            signal.signal(signal.SIGALRM, self._before)
+            self.stop()
             return
         self.alarm.ticks += 1
         # The first may come at once. Later ones raise again, should one be swallowed.
         if self.alarm.ticks > TICKS:
             raise TimeUp
 
+    def stop(self) -> None:
+        if self._interval:
+            self._interval = 0.0
+            signal.setitimer(signal.ITIMER_REAL, 0.0)
+            signal.signal(signal.SIGALRM, self._before)
+
 
 _clock = _Clock()
+# Python gives up its handlers before it tidies up: a tick after that would end it by a signal.
+atexit.register(_clock.stop)
 
 
 def _in_main_thread() -> bool:

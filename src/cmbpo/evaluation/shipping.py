@@ -7,11 +7,9 @@ import argparse
 import json
 from pathlib import Path
 
-import numpy as np
-
 from cmbpo.envs.find import find_task
 from cmbpo.evaluation import export, shipped
-from cmbpo.evaluation.evaluate import Episodes, load_policy, run_episodes
+from cmbpo.evaluation.evaluate import load_policy, run_episodes
 from cmbpo.evaluation.shipped import Card
 from cmbpo.runs.array_file import write_whole
 from cmbpo.runs.run_folder import Run
@@ -19,8 +17,6 @@ from cmbpo.settings.registry import task_name
 
 EPISODES = 100
 SEED = 1_000_000
-WORST = 0.1
-"""Share of the episodes, the costliest, whose mean cost a card tells."""
 
 
 def ship(folder: Path, *, best: bool = False, episodes: int = EPISODES) -> Card:
@@ -43,7 +39,7 @@ def ship(folder: Path, *, best: bool = False, episodes: int = EPISODES) -> Card:
         cost=tuple(
             round(found.cost_rate(i, task.horizon).mean, 3) for i in range(len(task.cost_names))
         ),
-        cost_cvar=worst_costs(found, task.horizon),
+        cost_cvar=tuple(round(found.tail_cost(i), 3) for i in range(len(task.cost_names))),
         cost_limits=run.settings.cost_limit or task.cost_limits,
         horizon=task.horizon,
         evaluate_command=f"cmbpo evaluate RUN --episodes {episodes} --seed {SEED}{words}",
@@ -60,13 +56,6 @@ def _command(words: list[str]) -> str:
         place = words.index("--log-dir")
         words = [*words[:place], *words[place + 2 :]]
     return " ".join(words)
-
-
-def worst_costs(found: Episodes, horizon: int) -> tuple[float, ...]:
-    """CVaR: of each cost, the mean per `horizon` steps over the costliest tenth of episodes."""
-    rates = np.sort(horizon * found.costs / found.lengths[:, None], axis=0)
-    tenth = max(round(WORST * len(rates)), 1)
-    return tuple(round(float(x), 3) for x in rates[-tenth:].mean(axis=0))
 
 
 def main() -> None:

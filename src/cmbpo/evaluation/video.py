@@ -50,13 +50,14 @@ def film(
 ) -> Film:
     """Film one episode, with `policy` from observation to action, as .mp4 or .gif.
 
-    `watch` is told which share of the longest possible episode is done.
+    `watch` is told which share of its pictures is drawn.
     """
     check_name(path)
     rate = 1.0 / task.dt
     every = max(round(rate / GIF_RATE), 1) if path.suffix == ".gif" else 1
+    count = -(-task.horizon // every)
     score = Score(task.cost_names, tuple(cost_limits or task.cost_limits), task.horizon)
-    frames = _frames(policy, task, score, every=every, seed=seed, watch=watch)
+    frames = _told(_frames(policy, task, score, every=every, seed=seed), count, watch)
     # Its suffix tells the encoder the kind; only the whole film takes the name that was asked for.
     unfinished = path.absolute().with_name(f".{path.stem}.tmp{path.suffix}")
     try:
@@ -69,6 +70,17 @@ def film(
         frames.close()
         unfinished.unlink(missing_ok=True)
     return Film(path, score)
+
+
+def _told(
+    frames: Generator[np.ndarray], count: int, watch: Callable[[float], None]
+) -> Generator[np.ndarray]:
+    """The pictures; each tells its share of so many, or of fewer, if the episode ends before."""
+    with contextlib.closing(frames):
+        for number, frame in enumerate(frames):
+            watch(number / count)
+            yield frame
+    watch(1.0)
 
 
 def _encode(frames: Iterator[np.ndarray], path: Path, rate: float) -> None:
@@ -103,7 +115,6 @@ def _frames(
     *,
     every: int,
     seed: int,
-    watch: Callable[[float], None],
 ) -> Generator[np.ndarray]:
     env = _stage(task)
     try:
@@ -111,7 +122,6 @@ def _frames(
         for time in range(task.horizon):
             if time % every == 0:
                 yield with_score(_picture(env), score)
-                watch(time / task.horizon)
             obs, reward, terminated, truncated, info = env.step(policy(obs))
             score.note(float(reward), info["cost"])
             if terminated or truncated:

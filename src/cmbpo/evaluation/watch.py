@@ -1,16 +1,15 @@
 """`cmbpo watch`: a trained policy at work, in a window where there is a screen, else as a video."""
 
 import secrets
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from rich.console import Console
-from rich.progress import Progress
 
 import cmbpo.tasks
+from cmbpo import streams
 from cmbpo.evaluation import shipped
 from cmbpo.evaluation.score import Score
 from cmbpo.evaluation.video import check_name, film
@@ -46,14 +45,14 @@ def main(
     elif video is None:
         print("there is no screen here, or the environment is your own: it becomes a video")
     path = video or Path(f"{short_name(watched.task.name)}-{seed}.mp4")
-    with _bar(path) as watch:
+    with streams.bars(str(path)) as watch:
         score = film(
             watched.act,
             watched.task,
             path,
             seed=seed,
             cost_limits=watched.cost_limits,
-            watch=watch,
+            watch=partial(watch, str(path)),
         ).score
     print(f"video: {path} ({_told(score)}, seed {seed})")
 
@@ -105,12 +104,3 @@ def _in_window(watched: Watched, task: SimulatedTask, seed: int) -> str | None:
 
 def _told(score: Score) -> str:
     return ", ".join([*score.words(), f"{score.steps} steps"])
-
-
-@contextmanager
-def _bar(path: Path) -> Iterator[Callable[[float], None]]:
-    """How far the video is, on standard error where that is a terminal."""
-    console = Console(stderr=True)
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
-        bar = progress.add_task(str(path), total=1.0)
-        yield lambda share: progress.update(bar, completed=share)

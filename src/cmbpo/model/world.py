@@ -1,5 +1,6 @@
 """The learned world that imagined steps are taken in."""
 
+from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 import equinox as eqx
@@ -24,6 +25,19 @@ class KnownTask(Protocol):
     def terminated(self, obs: Array, act: Array, next_obs: Array) -> Array:
         """Whether steps lead to terminal states."""
         ...
+
+
+@dataclass(frozen=True)
+class NothingKnown:
+    """A task whose cost and end are both learned: programs for one such serve all others."""
+
+    def costs(self, obs: Array, act: Array, next_obs: Array) -> Array:
+        """Not known."""
+        raise NotImplementedError
+
+    def terminated(self, obs: Array, act: Array, next_obs: Array) -> Array:
+        """Not known."""
+        raise NotImplementedError
 
 
 class Moves(eqx.Module):

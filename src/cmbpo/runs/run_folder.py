@@ -173,7 +173,8 @@ class Run:
         if len(self._good) >= KEPT:
             oldest = sorted(self._good)[-KEPT]
             for old in self.checkpoints():
-                if int(old.stem) < oldest:
+                # a folder of that name is nobody's checkpoint
+                if int(old.stem) < oldest and not old.is_dir():
                     old.unlink()
         return path
 

@@ -12,7 +12,7 @@ import numpy as np
 from cmbpo import interruption
 from cmbpo.envs.find import IN_PYTHON, find_task
 from cmbpo.envs.making import Environment
-from cmbpo.networks import Policy
+from cmbpo.networks import Actor
 from cmbpo.runs.curves import plot_run
 from cmbpo.runs.errors import NonFiniteError
 from cmbpo.runs.own_files import require_own_files
@@ -24,7 +24,8 @@ from cmbpo.settings.trust import flag_for_acting, flag_for_training, require_for
 from cmbpo.tasks.task import Task
 from cmbpo.training import device, display, memory
 from cmbpo.training.keeper import Keeper
-from cmbpo.training.protocol import RunInProgress
+from cmbpo.training.pace import Forecast
+from cmbpo.training.protocol import RunInProgress, Wait
 from cmbpo.training.rows import Row
 
 
@@ -34,7 +35,7 @@ class Moment(NamedTuple):
     folder: Path
     row: Row
     """What the update added to progress.csv."""
-    policy: Policy
+    policy: Actor
     save: Callable[[], None]
     """Writes a checkpoint of this update now."""
 
@@ -45,7 +46,7 @@ Callback = Callable[[Moment], object]
 
 def run(
     settings: TrainSettings, callbacks: Sequence[Callback] = (), env: Environment | None = None
-) -> tuple[Path, Policy]:
+) -> tuple[Path, Actor]:
     """Train from the start, in a new run folder; `env` is the user's own, made in Python."""
     with interruption.noted(second_raises=True) as interrupted:
         backend = device.use(settings.device)
@@ -69,7 +70,7 @@ def resume(
     *,
     start_anew: bool = False,
     trusted: bool = False,
-) -> tuple[Path, Policy]:
+) -> tuple[Path, Actor]:
     """Go on with a run from its newest good checkpoint; or start it anew, the old one set aside.
 
     Unless it is `trusted`, what its settings ask for beyond its own folder is refused. `env` is
@@ -109,13 +110,40 @@ def make_trainer(settings: TrainSettings, task: Task) -> RunInProgress:
     return getattr(importlib.import_module(module), name)(settings, task)
 
 
+def make_update(
+    trainer: RunInProgress,
+    folder: Run,
+    keeper: Keeper,
+    view: display.LiveDisplay | display.PlainDisplay,
+    callbacks: Sequence[Callback] = (),
+) -> tuple[Row, bool]:
+    """One policy update, with all that is recorded, kept and shown of it.
+
+    Its row, and whether a callback asks to stop.
+    """
+    acting = trainer.policy
+    row = _step(trainer, folder)
+    # Before the checkpoint: it notes how far they go, and resuming cuts them there.
+    folder.record_episodes(trainer.take_episodes())
+    folder.record(row)
+    keeper.note(row, acting)
+    view.show(row)
+    for sentence in trainer.take_sentences():
+        view.say(sentence)
+    moment = Moment(folder.folder, row, trainer.policy, keeper.save)
+    stopped = asks_to_stop([callback(moment) for callback in callbacks])
+    if trainer.update % trainer.settings.checkpoint_every == 0:
+        keeper.save()
+    return row, stopped
+
+
 def _loop(
     trainer: RunInProgress,
     folder: Run,
     keeper: Keeper,
     callbacks: Sequence[Callback],
     interrupted: Sequence[int],
-) -> Policy:
+) -> Actor:
     settings = trainer.settings
     title = f"{settings.algo} on {settings.env_id}, seed {settings.seed}"
     so_far = display.rows(read_table(folder.progress.path)) if folder.progress.rows else ()
@@ -125,24 +153,15 @@ def _loop(
         title, total_steps=settings.total_steps, horizon=horizon, so_far=so_far
     ) as view:
         view.say(f"run folder: {folder.folder}")
+        forecast = Forecast(settings)
         try:
             if trainer.env_steps == 0 and not interrupted:
-                _warm_up(trainer, folder, view)
+                _warm_up(trainer, folder, view, forecast)
                 keeper.begin()
             while trainer.env_steps < settings.total_steps and not interrupted and not stopped:
-                acting = trainer.policy
-                row = _step(trainer, folder)
-                # Before the checkpoint: it notes how far they go, and resuming cuts them there.
-                folder.record_episodes(trainer.take_episodes())
-                folder.record(row)
-                keeper.note(row, acting)
-                view.show(row)
-                for sentence in trainer.take_sentences():
+                row, stopped = make_update(trainer, folder, keeper, view, callbacks)
+                if (sentence := forecast.sentence(row)) is not None:
                     view.say(sentence)
-                moment = Moment(folder.folder, row, trainer.policy, keeper.save)
-                stopped = asks_to_stop([callback(moment) for callback in callbacks])
-                if trainer.update % settings.checkpoint_every == 0:
-                    keeper.save()
             keeper.save()
         except BaseException as failure:
             keeper.rescue(failure)
@@ -173,15 +192,21 @@ def _how_to_go_on(folder: Run, begun: bool, ended: str) -> str:
 
 
 def _warm_up(
-    trainer: RunInProgress, folder: Run, view: display.LiveDisplay | display.PlainDisplay
+    trainer: RunInProgress,
+    folder: Run,
+    view: display.LiveDisplay | display.PlainDisplay,
+    forecast: Forecast,
 ) -> None:
+    def watch(wait: Wait) -> None:
+        view.wait(wait)
+        forecast.wait(wait)
+
     if trainer.settings.first_episode is not None:
         view.say(
             f"episodes of {trainer.settings.first_episode} steps at first; they grow"
             " while the cost is within its target"
         )
-    view.say("first real steps and first model …")
-    trainer.warm_up()
+    trainer.warm_up(watch=watch)
     folder.record_episodes(trainer.take_episodes())
     for sentence in (*trainer.take_sentences(), *trainer.doubts()):
         view.say(sentence)
