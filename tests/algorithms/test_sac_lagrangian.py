@@ -150,7 +150,9 @@ def test_it_finds_the_best_speed_that_keeps_the_limit(tmp_path):
     settings = replace(runner_settings(tmp_path), checkpoint_every=1000)
     rows = []
     agent = Agent.of_settings(settings, lambda: gymnasium.wrappers.TimeLimit(Runner(), HORIZON))
-    found = agent.learn(callbacks=[rows.append]).evaluate(episodes=20).stochastic
+    found = (
+        agent.learn(callback=lambda agent, row: rows.append(row)).evaluate(episodes=20).stochastic
+    )
     late = rows[len(rows) // 2 :]
     assert np.mean([row["Constraint/Real"] for row in late]) == pytest.approx(LIMIT, rel=0.15)
     assert found.mean_return().mean == pytest.approx(50.0, rel=0.08)

@@ -54,7 +54,7 @@ def export(folder: Path, path: Path, *, best: bool = False, trusted: bool = Fals
     reader = path.with_name("numpy_policy.py")
     _require_replaceable(path, _is_exported)
     _require_replaceable(reader, _is_reader)
-    run = Run.open(folder)
+    run = Run.open(folder, trusted=trusted)
     task = find_task(run.settings, trusted=trusted)
     parts = arrays(load_policy(run, task, best=best), task.bounds)
     try:

@@ -113,11 +113,24 @@ TUNED = ("AntSafe", "HalfCheetahSafe", "AntCircle", "PointCircle")
 
 def algorithm_name(spelling: str) -> str:
     """The one name of an algorithm: `CPO`, `TRPOLag`, `trpo_lag` … are all understood."""
-    flat = str(spelling).lower().replace("-", "").replace("_", "")
     for name, row in ALGORITHMS.items():
-        if flat in (name.replace("-", ""), *row.spellings):
+        if _flat(spelling) in (_flat(name), *row.spellings):
             return name
+    if ":" in str(spelling):
+        raise ValueError(
+            f"the algorithm {spelling!r} is in a module, whose code would run; if you trust it,"
+            " say so with --trust (in Python: trust=True)"
+        )
     raise ValueError(f"unknown algorithm {spelling!r}; there are {', '.join(ALGORITHMS)}")
+
+
+def _flat(spelling: str) -> str:
+    return str(spelling).lower().replace("-", "").replace("_", "")
+
+
+def short_algorithm(name: str) -> str:
+    """An algorithm's name in folders: without the module that it may be in."""
+    return name.rpartition(":")[2]
 
 
 def is_built_in(env_id: str) -> bool:
