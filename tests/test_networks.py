@@ -225,7 +225,7 @@ def test_a_policy_that_compresses_tells_far_observations_apart_where_tanh_is_fla
         return np.asarray(eqx.tree_at(lambda p: p.normaliser, policy, units)(jnp.array([obs])).mean)
 
     def apart(compresses: bool) -> float:
-        return float(np.abs(mean(compresses, 12.0) - mean(compresses, 9.0)).max())
+        return float(np.abs(mean(compresses, 120.0) - mean(compresses, 60.0)).max())
 
     assert apart(True) > 20.0 * apart(False)
     np.testing.assert_allclose(mean(True, 2.01), mean(False, 2.01), atol=2e-3)

@@ -75,7 +75,10 @@ def test_staggered_first_episodes_are_shorter_and_not_reported():
 
 def test_the_episodes_of_a_run_grow_and_a_resumed_run_goes_on_with_their_length(tmp_path):
     """33 steps, 2 % more each time: 33.66, 34.33, 35.02, 35.72; from a rounded 34, 34.68."""
-    changes = {"first_episode": 33, "cost_limit": (1000.0,)}
+    # Updates of so few steps count as that part of one.
+    fresh = tiny("cmbpo", tmp_path).real_share.min_real
+    growth = 1.02 ** (1000.0 / fresh)
+    changes = {"first_episode": 33, "episode_growth": growth, "cost_limit": (1000.0,)}
     whole, _ = loop.run(tiny("cmbpo", tmp_path / "a", total_steps=steps(4), **changes))
     folder, _ = loop.run(tiny("cmbpo", tmp_path / "b", total_steps=steps(2), **changes))
     loop.resume(folder, total_steps=steps(4))

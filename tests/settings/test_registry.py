@@ -126,7 +126,12 @@ def another(name: str, value: Any) -> Any:
         return not value
     if isinstance(value, tuple):
         return tuple(another(name, one) for one in value)
-    return value + 1 if isinstance(value, int) else 0.5 * value + 0.1
+    if value is None:
+        return 1.0
+    if isinstance(value, int):
+        return value + 1
+    # Within [0, 1] and above it: shares stay shares, and factors factors.
+    return 0.5 * value + (0.1 if value <= 1.0 else 0.9)
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ from gymnasium.spaces import Box
 from cmbpo.envs.find import find_task
 from cmbpo.evaluation import numpy_policy
 from cmbpo.evaluation.evaluate import load_policy
-from cmbpo.networks import Actor, SquashedPolicy
+from cmbpo.networks import Actor, Policy, SquashedPolicy
 from cmbpo.normalisation import with_weights
 from cmbpo.runs.checkpoint import write_whole
 from cmbpo.runs.errors import RunError
@@ -32,7 +32,7 @@ def arrays(policy: Actor, bounds: Box) -> dict[str, np.ndarray]:
     parts = {
         "layers": np.array(len(layers)),
         "squashed": np.array(squashed),
-        "compresses": np.array(not squashed and policy.compresses),
+        "compresses": np.array(isinstance(policy, Policy) and policy.compresses),
         "mean": policy.normaliser.mean,
         "std": policy.normaliser.std,
         "low": bounds.low.astype(np.float32),
