@@ -50,9 +50,10 @@ def call(random: Random) -> Call:
         folder = random.choice(ODD)
         return Call(f"load({folder!r})", lambda: cmbpo.load(folder))
     if kind == 3:
-        steps = random.choice([1000, 1e6, *ODD])
+        steps: Any = random.choice([1000, 1e6, *ODD])
+        none: Any = 5
         return Call(
-            f"Agent().learn({steps!r}, callback=5)", lambda: cmbpo.Agent().learn(steps, callback=5)
+            f"Agent().learn({steps!r}, callback=5)", lambda: cmbpo.Agent().learn(steps, none)
         )
     return Call(
         f"Agent({algo!r}, {env!r}, **{changes!r})", lambda: cmbpo.Agent(algo, env, **changes)

@@ -60,10 +60,11 @@ def test_five_habits_of_a_user_of_stable_baselines3(learned, tmp_path):
 
     agent.learn(500)
     first = agent.folder
-    assert len(rows(agent.folder)) == 1, "600 steps: updates are whole"
+    assert first is not None
+    assert len(rows(first)) == 1, "600 steps: updates are whole"
     agent.learn(300)
     assert agent.folder == first, "it went on"
-    assert rows(agent.folder) == rows(whole.folder), "as one learn(800) would have"
+    assert rows(first) == rows(whole.folder), "as one learn(800) would have"
 
     stands = []
 
@@ -85,7 +86,8 @@ def test_five_habits_of_a_user_of_stable_baselines3(learned, tmp_path):
     )
     again.learn(400)
     assert again.folder == tmp_path / "mine"
-    assert [int(row["TotalEnvSteps"]) for row in rows(again.folder)] == [600, 1000, 1400, 1800]
+    taken = [int(row["TotalEnvSteps"]) for row in rows(tmp_path / "mine")]
+    assert taken == [600, 1000, 1400, 1800]
     assert len(rows(first)) == 3, "what was saved is a run of its own"
 
 

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from typing import Any
 
 import gymnasium
 import jax
@@ -203,11 +204,11 @@ class Sensors(Cart):
         inner = {"clock": np.float32(0.5), "velocity": obs[1:]}
         return {"inner": inner} if self.lost else {"position": obs[:1], "inner": inner}
 
-    def reset(self, *, seed=None, options=None):
+    def reset(self, *, seed=None, options=None) -> Any:
         obs, info = super().reset(seed=seed)
         return self._told(obs), info
 
-    def step(self, action):
+    def step(self, action) -> Any:
         obs, *rest = super().step(action)
         return self._told(obs), *rest
 

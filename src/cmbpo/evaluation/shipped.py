@@ -77,5 +77,6 @@ def find(task: str) -> Shipped:
 
 def read_card(name: str) -> Card:
     """The card of a policy that is there."""
-    values: dict[str, Any] = json.loads((POLICIES / f"{name}.json").read_text(encoding="utf-8"))
-    return Card(**{n: tuple(x) if isinstance(x, list) else x for n, x in values.items()})
+    held = json.loads((POLICIES / f"{name}.json").read_text(encoding="utf-8"))
+    values: dict[str, Any] = {n: tuple(x) if isinstance(x, list) else x for n, x in held.items()}
+    return Card(**values)

@@ -105,7 +105,8 @@ def _as(value: Any, kind: Any) -> Any:
     if type(value) is kind:
         return value
     if dataclasses.is_dataclass(kind) and isinstance(value, Mapping):
-        return kind(**{str(name): inner for name, inner in value.items()})
+        group = typing.cast(type, kind)
+        return group(**{str(name): inner for name, inner in value.items()})
     return _as_plain(value, kind)
 
 
@@ -114,7 +115,7 @@ def _as_plain(value: Any, kind: Any) -> Any:
     if kind is float and number:
         return float(value)
     if kind is int and number and (isinstance(value, Integral) or float(value).is_integer()):
-        return int(value)
+        return int(typing.cast(Any, value))
     if kind is str and isinstance(value, os.PathLike):
         return str(os.fspath(value))
     raise TypeError
