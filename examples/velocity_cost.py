@@ -1,14 +1,16 @@
-"""Robots that Gymnasium ships, each with a cost put on by a wrapper of three lines.
+"""Environments of one's own: robots that Gymnasium ships, with a cost by a wrapper of three lines.
 
     cmbpo train --algo cpo --env-id examples.velocity_cost:SafeHopper-v0 --cost-limit 25
 
-The speeds above which a step costs 1 are those of Safety-Gymnasium's velocity tasks.
+The speeds above which a step costs 1 are those of this package's velocity tasks.
 """
 
 from typing import Any
 
 import gymnasium
 import numpy as np
+
+import cmbpo.tasks
 
 
 class VelocityCost(gymnasium.Wrapper):
@@ -68,19 +70,15 @@ def arm(*, known: bool, **options: Any) -> gymnasium.Env:
     return wrapper(gymnasium.make("Reacher-v5", **options).unwrapped)
 
 
-_FAST: dict[str, dict[str, Any]] = {
-    "SafeHalfCheetah-v0": {"env_id": "HalfCheetah-v5", "limit": 3.2096},
-    "SafeHopper-v0": {"env_id": "Hopper-v5", "limit": 0.7402},
-    # Safety-Gymnasium's ant does not observe contact forces.
-    "SafeAnt-v0": {
-        "env_id": "Ant-v5",
-        "limit": 2.6222,
-        "include_cfrc_ext_in_observation": False,
-    },
-}
-for name, options in _FAST.items():
+# Without contact forces in its observations, which are those of the task.
+_OPTIONS: dict[str, dict[str, Any]] = {"Ant": {"include_cfrc_ext_in_observation": False}}
+for robot in ("HalfCheetah", "Hopper", "Ant"):
+    task: Any = cmbpo.tasks.get(f"{robot}Velocity")
     gymnasium.register(
-        name, entry_point=f"{__name__}:fast_robot", kwargs=options, max_episode_steps=1000
+        f"Safe{robot}-v0",
+        entry_point=f"{__name__}:fast_robot",
+        kwargs={"env_id": f"{robot}-v5", "limit": task.fastest, **_OPTIONS.get(robot, {})},
+        max_episode_steps=1000,
     )
 for name, known in (("SafeReacher-v0", False), ("KnownReacher-v0", True)):
     gymnasium.register(

@@ -24,3 +24,11 @@ def x64():
     """Doubles, for tests of a formula against its definition."""
     with jax.enable_x64(True):
         yield
+
+
+@pytest.fixture
+def compiled_fast():
+    """Programs that are soon compiled, not fast ones: for what is tiny and runs for seconds."""
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", False)

@@ -8,10 +8,12 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from cmbpo import cli
+from cmbpo import cli, load
 from cmbpo.envs.failures import EnvironmentFailure
+from cmbpo.evaluation import numpy_policy
 from cmbpo.runs.config import write_config
 from cmbpo.runs.errors import RunError
 from cmbpo.settings import registry
@@ -268,6 +270,38 @@ def test_a_second_one_stops_at_once_and_shows_too(monkeypatch):
     with pytest.raises(SystemExit) as end:
         cmbpo(monkeypatch, "train")
     assert end.value.code == 143
+
+
+def test_what_learns_from_a_replay_buffer_is_trained_evaluated_and_exported_like_any_other(
+    monkeypatch, tmp_path, capsys
+):
+    words = tiny_flags("sac-lag", total_steps=600)
+    cmbpo(
+        monkeypatch,
+        "train",
+        "--algo",
+        "SACLag",
+        "--device",
+        "cpu",
+        "--log-dir",
+        str(tmp_path),
+        *words,
+    )
+    (folder,) = tmp_path.glob("sac-lag-PointCircle/*")
+    cmbpo(monkeypatch, "evaluate", str(folder), "--episodes", "2")
+    assert "cost per 500 steps (limit 10)" in capsys.readouterr().out
+    cmbpo(monkeypatch, "export", str(folder), str(tmp_path / "policy.npz"))
+    agent, exported = load(folder), numpy_policy.load(tmp_path / "policy.npz")
+    obs = np.random.default_rng(0).normal(size=(50, len(agent.task.obs_names)))
+    np.testing.assert_allclose(exported(obs), agent.predict(obs), atol=1e-5)
+    assert "--replay.ratio" in shown_by_help(monkeypatch, capsys, "sac-lag")
+    assert "--replay.ratio" not in shown_by_help(monkeypatch, capsys, "cpo")
+
+
+def shown_by_help(monkeypatch, capsys, algo: str) -> str:
+    with pytest.raises(SystemExit):
+        cmbpo(monkeypatch, "train", "--algo", algo, "--help")
+    return capsys.readouterr().out
 
 
 def test_what_fails_after_an_interruption_is_still_told(monkeypatch):

@@ -56,14 +56,6 @@ def swimmer(monkeypatch):
     return cmbpo.tasks.get("SwimmerSafe")
 
 
-@pytest.fixture
-def compiled_fast():
-    """Programs that are soon compiled, not fast ones."""
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
-
-
 LIMIT, SIGMA, ROWS = 1.0, 0.3, 1024
 STARTS = jnp.array([0.0, 2.0])
 

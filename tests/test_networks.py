@@ -1,4 +1,4 @@
-"""The Gaussian against SciPy, the networks against matrix products, and how they start."""
+"""The distributions against SciPy, the networks against matrix products, and how they start."""
 
 import equinox as eqx
 import jax
@@ -7,7 +7,18 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from cmbpo.networks import Critic, Gaussian, Linear, Mlp, Normaliser, Policy, identity_normaliser
+from cmbpo.networks import (
+    LOG_STD_RANGE,
+    Critic,
+    Gaussian,
+    Linear,
+    Mlp,
+    Normaliser,
+    Policy,
+    SquashedGaussian,
+    SquashedPolicy,
+    identity_normaliser,
+)
 
 MEAN, OTHER_MEAN = np.array([0.3, -1.0]), np.array([0.1, -0.4])
 LOG_STD, OTHER_LOG_STD = np.array([-0.5, 0.4]), np.array([0.2, -0.1])
@@ -110,3 +121,91 @@ def test_a_gaussian_keeps_leading_axes(leading):
     assert gaussian.log_prob(jnp.zeros((*leading, 3))).shape == leading
     assert gaussian.kl(gaussian).shape == leading
     assert gaussian.entropy().shape == leading
+
+
+def squashed(mean, deviation) -> SquashedGaussian:
+    return SquashedGaussian(jnp.asarray(mean), jnp.log(jnp.asarray(deviation)))
+
+
+@pytest.mark.parametrize(("mean", "deviation"), [(0.0, 1.0), (0.7, 0.3), (-2.0, 1.5)])
+def test_the_density_of_a_squashed_gaussian_is_the_derivative_of_its_distribution(
+    x64, mean, deviation
+):
+    """P(tanh(u) ≤ a) = Φ((atanh a − μ)/σ)."""
+    act = np.linspace(-0.999, 0.999, 41)
+    noise = (np.arctanh(act) - mean) / deviation
+    pi = squashed(np.full((41, 1), mean), np.full((41, 1), deviation))
+    found, log_prob = pi.draw(jnp.asarray(noise[:, None]))
+    np.testing.assert_allclose(found[:, 0], act, rtol=1e-9)
+    step = 1e-6
+    above, below = (stats.norm.cdf((np.arctanh(act + d) - mean) / deviation) for d in (step, -step))
+    np.testing.assert_allclose(np.exp(log_prob), (above - below) / (2 * step), rtol=1e-4, atol=1e-9)
+
+
+def test_the_density_of_a_squashed_gaussian_adds_up_to_one(x64):
+    before = np.linspace(-12.0, 12.0, 4001)[:, None]
+    pi = squashed(np.full_like(before, 0.4), np.full_like(before, 0.8))
+    act, log_prob = pi.draw(jnp.asarray((before - 0.4) / 0.8))
+    assert np.trapezoid(np.exp(log_prob), act[:, 0]) == pytest.approx(1.0, abs=1e-5)
+
+
+def test_the_log_density_of_several_actions_is_the_sum_of_theirs():
+    noise = jnp.array([0.3, -1.0])
+    both = squashed([0.2, -0.4], [0.5, 2.0]).draw(noise)[1]
+    apart = [
+        squashed([m], [s]).draw(noise[i : i + 1])[1]
+        for i, (m, s) in enumerate([(0.2, 0.5), (-0.4, 2.0)])
+    ]
+    np.testing.assert_allclose(both, sum(apart), rtol=1e-5)
+
+
+def test_no_action_is_too_close_to_its_bound_for_a_finite_density_and_gradient():
+    def log_prob(mean):
+        return squashed([mean], [1.0]).draw(jnp.zeros(1))[1]
+
+    for mean in (-30.0, 30.0):
+        value, slope = jax.value_and_grad(log_prob)(mean)
+        assert np.isfinite(value)
+        assert np.isfinite(slope)
+
+
+def test_a_squashed_policy_starts_nearly_uniform_and_acts_within_its_bounds():
+    policy = SquashedPolicy(
+        3, 2, hidden=(16,), log_std=0.0, last_layer_scale=0.01, key=jax.random.key(0)
+    )
+    obs, noise = jnp.ones(3), np.random.default_rng(0).normal(size=(4000, 2)).astype(np.float32)
+    act = np.asarray(jax.vmap(lambda n: policy.act(obs, n))(jnp.asarray(noise)))
+    assert np.abs(act).max() < 1.0
+    np.testing.assert_allclose(act.mean(axis=0), 0.0, atol=0.05)
+    np.testing.assert_allclose(act.std(axis=0), 1 / np.sqrt(3), atol=0.06)
+    np.testing.assert_allclose(policy(obs).noiseless, policy.act(obs, jnp.zeros(2)), atol=1e-6)
+
+
+def test_the_deviation_of_a_squashed_policy_is_the_states_and_stays_in_its_range():
+    policy = SquashedPolicy(
+        3, 2, hidden=(16,), log_std=0.0, last_layer_scale=300.0, key=jax.random.key(0)
+    )
+    found = jax.vmap(policy)(jax.random.normal(jax.random.key(1), (200, 3))).log_std
+    assert len(np.unique(np.asarray(found))) > 2
+    assert (found.min(), found.max()) == LOG_STD_RANGE
+
+
+@pytest.mark.parametrize("n", [1, 7])
+def test_both_policies_act_as_their_distribution_draws(n):
+    keys = jax.random.split(jax.random.key(0), 3)
+    obs, noise = jax.random.normal(keys[0], (n, 3)), jax.random.normal(keys[1], (n, 2))
+    options = {"hidden": (8,), "log_std": -1.0, "last_layer_scale": 1.0, "key": keys[2]}
+    gaussian, tanh = Policy(3, 2, **options), SquashedPolicy(3, 2, **options)
+    pi = jax.vmap(gaussian)(obs)
+    expected = pi.mean + jnp.exp(pi.log_std) * noise
+    np.testing.assert_allclose(jax.vmap(gaussian.act)(obs, noise), expected, rtol=1e-5)
+    expected = jax.vmap(tanh)(obs).draw(noise)[0]
+    np.testing.assert_allclose(jax.vmap(tanh.act)(obs, noise), expected, rtol=1e-5)
+
+
+def test_layer_norm_gives_each_activation_inputs_of_mean_zero_and_deviation_one():
+    net = Mlp((4, 32, 1), activation=lambda x: x, layer_norm=True, key=jax.random.key(0))
+    last = eqx.tree_at(lambda n: n.layers[-1].weight, net, jnp.ones((1, 32)))
+    np.testing.assert_allclose(last(jnp.arange(4.0)), 0.0, atol=1e-4)
+    square = eqx.tree_at(lambda n: n.activation, last, lambda x: x**2)
+    np.testing.assert_allclose(square(jnp.arange(4.0)), 32.0, rtol=1e-3)

@@ -64,3 +64,14 @@ def test_a_full_output_is_named():
     done = run(code, "> /dev/full")
     assert done.stderr.strip() == "standard output No space left on device"
     assert done.returncode == 0
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_how_far_something_is_is_shown_on_a_terminal_only(terminal, monkeypatch, capfd):
+    if terminal:
+        monkeypatch.setenv("FORCE_COLOR", "1")
+    with streams.bars("reading", "drawing") as watch:
+        watch("reading", 0.5)
+    printed = capfd.readouterr()
+    assert ("reading" in printed.err) == terminal
+    assert printed.out == ""

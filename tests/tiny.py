@@ -33,6 +33,8 @@ TINY: dict[str, Any] = {
     "rollout.lanes": 20,
     "real_share.min_real": REAL,
     "real_share.max_real": REAL,
+    "replay.size": 1000,
+    "replay.batch_size": 32,
 }
 """Networks too small to learn much, and updates that take a fraction of a second."""
 

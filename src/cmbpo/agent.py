@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from cmbpo.envs.find import find_task, name_of
 from cmbpo.envs.making import Environment
 from cmbpo.evaluation import evaluate as evaluation
-from cmbpo.networks import Policy
+from cmbpo.networks import Actor
 from cmbpo.runs.run_folder import Run
 from cmbpo.settings.overrides import changed
 from cmbpo.settings.presets import preset as preset_of
@@ -58,7 +58,7 @@ class Agent:
         self._env = None if isinstance(env, str) else env
         self._trusted = trusted
         self.task = find_task(settings, self._env, trusted=trusted)
-        self.policy: Policy | None = None
+        self.policy: Actor | None = None
         self.folder: Path | None = None
         self._random = np.random.default_rng()
 
@@ -93,7 +93,7 @@ class Agent:
             self._trained(), self.task, episodes=episodes, seed=seed, cost_limits=limits
         )
 
-    def _trained(self) -> Policy:
+    def _trained(self) -> Actor:
         if self.policy is None:
             raise ValueError("this agent has no policy yet: call learn() first, or cmbpo.load(run)")
         return self.policy

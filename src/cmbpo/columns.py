@@ -86,13 +86,25 @@ STANDARD_ERROR = Column(
 )
 
 COST_CRITIC_LOSS = Column(
-    "Loss/Loss_cost_critic", "½ squared error of V_c, last pass", "standard units", per_cost=True
+    "Loss/Loss_cost_critic",
+    "½ squared error of V_c, last pass (SAC-L: of Q_c, all steps)",
+    "standard units",
+    per_cost=True,
 )
-POLICY_LOSS = Column("Loss/Loss_pi", "the clipped objective, negated, last pass (PPO-L)")
-CRITIC_LOSS = Column("Loss/Loss_reward_critic", "½ squared error of V, last pass", "standard units")
+POLICY_LOSS = Column(
+    "Loss/Loss_pi",
+    "the objective, negated: the clipped one, last pass (PPO-L), or the soft one (SAC-L)",
+)
+CRITIC_LOSS = Column(
+    "Loss/Loss_reward_critic",
+    "½ squared error of V, last pass (SAC-L: of Q, all steps)",
+    "standard units",
+)
 
 MULTIPLIER = Column(
-    "Metrics/LagrangeMultiplier", "λ of the penalised advantages (TRPO-L, PPO-L)", per_cost=True
+    "Metrics/LagrangeMultiplier",
+    "λ of the penalised advantages or values (TRPO-L, PPO-L, SAC-L)",
+    per_cost=True,
 )
 
 ACCEPTANCE = Column(
@@ -139,7 +151,10 @@ IMAGINED_ROWS = Column("Rollout/Rows", "imagined steps of the batch", "steps")
 IMAGINED_ENDS = Column("Rollout/Terminated", "share of imagined trajectories that end terminally")
 
 KL = Column("Train/KL", "mean KL(π_new ‖ π_old) of the update")
-POLICY_STD = Column("Train/PolicyStd", "mean standard deviation of the policy's actions")
+POLICY_STD = Column(
+    "Train/PolicyStd", "mean standard deviation of the policy's actions (SAC-L: before the tanh)"
+)
+ENTROPY = Column("Train/Entropy", "mean entropy of the policy in remembered states", "nats")
 REWARD_CHANGE = Column(
     "Train/RewardChange", "change that the surrogate predicts of the step", "standard units a step"
 )
@@ -151,6 +166,7 @@ COST_VALUE_MAX = Column(
 )
 COST_VALUE_MIN = Column("Value/CostMin", "least V_c of the same", "cost", per_cost=True)
 COST_TARGET = Column("Value/cost", "mean target of V_c", "cost", per_cost=True)
+TEMPERATURE = Column("Value/alpha", "α, what a nat of entropy is worth (SAC-L)", "reward")
 TARGET = Column("Value/reward", "mean target of V", "reward")
 
 EPSILON_POLICY = Column("Bound/EpsilonPolicy", "ε_π of the update before, from its KL")
@@ -178,7 +194,7 @@ COLLECT = Column("Time/Collect", "real steps", "s")
 MODEL = Column("Time/Model", "archive and fit of the ensemble", "s")
 IMAGINE = Column("Time/Imagine", "imagined steps", "s")
 ADVANTAGES = Column("Time/Advantage", "advantages and J_c", "s")
-POLICY = Column("Time/Policy", "step of the policy", "s")
+POLICY = Column("Time/Policy", "step of the policy (SAC-L: all gradient steps)", "s")
 CRITIC = Column("Time/Critic", "fit of V and V_c", "s")
 PHASES = (COLLECT, MODEL, IMAGINE, ADVANTAGES, POLICY, CRITIC)
 

@@ -1,5 +1,6 @@
-"""The networks: perceptrons, the Gaussian policy π_θ(a|s), the value functions V and V_c."""
+"""The networks: perceptrons, the policies π_θ(a|s), the value functions V and V_c."""
 
+from abc import abstractmethod
 from collections.abc import Callable
 
 import equinox as eqx
@@ -28,10 +29,14 @@ class Linear(eqx.Module):
 
 
 class Mlp(eqx.Module):
-    """A multilayer perceptron with a linear last layer."""
+    """A multilayer perceptron with a linear last layer.
+
+    With `layer_norm`, what each hidden layer gives its activation has mean 0 and deviation 1.
+    """
 
     layers: tuple[Linear, ...]
     activation: Activation = eqx.field(static=True)
+    layer_norm: bool = eqx.field(static=True)
 
     def __init__(
         self,
@@ -39,6 +44,7 @@ class Mlp(eqx.Module):
         *,
         activation: Activation,
         last_scale: float = 1.0,
+        layer_norm: bool = False,
         key: PRNGKeyArray,
     ):
         """Connect `widths`, from input to output."""
@@ -49,12 +55,16 @@ class Mlp(eqx.Module):
             for n_in, n_out, scale, k in zip(widths, widths[1:], scales, keys, strict=False)
         )
         self.activation = activation
+        self.layer_norm = layer_norm
 
     def __call__(self, x: Float[Array, " n_in"]) -> Float[Array, " n_out"]:
         """The output for one input."""
         *hidden, last = self.layers
         for layer in hidden:
-            x = self.activation(layer(x))
+            x = layer(x)
+            if self.layer_norm:
+                x = jax.nn.standardize(x)
+            x = self.activation(x)
         return last(x)
 
 
@@ -84,6 +94,11 @@ class Gaussian(eqx.Module):
     mean: Float[Array, "*batch act"]
     log_std: Float[Array, "*batch act"]
 
+    @property
+    def noiseless(self) -> Float[Array, "*batch act"]:
+        """The action without noise: the mean."""
+        return self.mean
+
     def sample(self, *, key: PRNGKeyArray) -> Float[Array, "*batch act"]:
         """One draw."""
         return self.mean + jnp.exp(self.log_std) * jax.random.normal(key, self.mean.shape)
@@ -104,7 +119,51 @@ class Gaussian(eqx.Module):
         return jnp.sum(self.log_std + 0.5 * jnp.log(2.0 * jnp.pi * jnp.e), axis=-1)
 
 
-class Policy(eqx.Module):
+class SquashedGaussian(eqx.Module):
+    """The distribution of a = tanh(u), u normal with diagonal covariance: never beyond ±1."""
+
+    mean: Float[Array, "*batch act"]
+    log_std: Float[Array, "*batch act"]
+
+    @property
+    def noiseless(self) -> Float[Array, "*batch act"]:
+        """The action without noise: tanh of the mean, which is the median."""
+        return jnp.tanh(self.mean)
+
+    def sample(self, *, key: PRNGKeyArray) -> Float[Array, "*batch act"]:
+        """One draw."""
+        return self.draw(jax.random.normal(key, self.mean.shape))[0]
+
+    def draw(
+        self, noise: Float[Array, "*batch act"]
+    ) -> tuple[Float[Array, "*batch act"], Float[Array, "*batch"]]:
+        """The action that a standard normal draw makes, and the log-density of that action.
+
+        log π(a) = log N(u; μ, σ²) − Σ log(1 − a²), with 1 − tanh²(u) = 4/(eᵘ + e⁻ᵘ)², whose
+        logarithm is taken as 2(log 2 − u − log(1 + e⁻²ᵘ)): no action is too close to its bound.
+        """
+        before = self.mean + jnp.exp(self.log_std) * noise
+        slope = 2.0 * (jnp.log(2.0) - before - jax.nn.softplus(-2.0 * before))
+        normal = Gaussian(self.mean, self.log_std).log_prob(before)
+        return jnp.tanh(before), normal - jnp.sum(slope, axis=-1)
+
+
+class Actor(eqx.Module):
+    """A policy as those know it who act with it, whatever its distribution."""
+
+    net: eqx.AbstractVar[Mlp]
+    normaliser: eqx.AbstractVar[Normaliser]
+
+    @abstractmethod
+    def __call__(self, obs: Float[Array, " obs"]) -> Gaussian | SquashedGaussian:
+        """The distribution over actions in one state."""
+
+    @abstractmethod
+    def act(self, obs: Float[Array, " obs"], noise: Float[Array, " act"]) -> Float[Array, " act"]:
+        """The action that a standard normal draw makes in one state."""
+
+
+class Policy(Actor):
     """π_θ(a|s): a Gaussian with a tanh network as mean and one deviation for all states.
 
     θ is (`net`, `log_std`). `normaliser` is no part of θ: an update keeps it.
@@ -133,6 +192,50 @@ class Policy(eqx.Module):
     def __call__(self, obs: Float[Array, " obs"]) -> Gaussian:
         """The distribution over actions in one state."""
         return Gaussian(self.net(self.normaliser(obs)), self.log_std)
+
+    def act(self, obs: Float[Array, " obs"], noise: Float[Array, " act"]) -> Float[Array, " act"]:
+        """μ(s) + σ·noise."""
+        return self(obs).mean + jnp.exp(self.log_std) * noise
+
+
+LOG_STD_RANGE = (-5.0, 2.0)
+"""Where the deviation of a squashed policy stays, before the tanh."""
+
+
+class SquashedPolicy(Actor):
+    """π_θ(a|s): tanh of a Gaussian whose mean and deviation both are the state's.
+
+    `net` has ReLU layers and returns both, the means first. `normaliser` is no part of θ.
+    """
+
+    net: Mlp
+    normaliser: Normaliser
+
+    def __init__(
+        self,
+        n_obs: int,
+        n_act: int,
+        *,
+        hidden: tuple[int, ...],
+        log_std: float,
+        last_layer_scale: float,
+        key: PRNGKeyArray,
+    ):
+        """An untrained policy."""
+        widths = (n_obs, *hidden, 2 * n_act)
+        net = Mlp(widths, activation=jax.nn.relu, last_scale=last_layer_scale, key=key)
+        first = jnp.concatenate([jnp.zeros(n_act), jnp.full(n_act, log_std, dtype=float)])
+        self.net = eqx.tree_at(lambda n: n.layers[-1].bias, net, first)
+        self.normaliser = identity_normaliser(n_obs)
+
+    def __call__(self, obs: Float[Array, " obs"]) -> SquashedGaussian:
+        """The distribution over actions in one state."""
+        mean, log_std = jnp.split(self.net(self.normaliser(obs)), 2)
+        return SquashedGaussian(mean, jnp.clip(log_std, *LOG_STD_RANGE))
+
+    def act(self, obs: Float[Array, " obs"], noise: Float[Array, " act"]) -> Float[Array, " act"]:
+        """tanh(μ(s) + σ(s)·noise)."""
+        return self(obs).draw(noise)[0]
 
 
 class Critic(eqx.Module):

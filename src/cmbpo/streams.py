@@ -5,12 +5,14 @@ import io
 import os
 import stat
 import sys
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any, TypeGuard
 
 PLAIN = {
     **{"…": "...", "–": "-", "−": "-", "×": "x", "·": ".", "≤": "<=", "→": "->"},
     **{"α": "alpha", "γ": "gamma", "λ": "lambda", "π": "pi", "σ": "sigma", "δ": "delta"},
+    **{"₀": "0", "₁": "1"},
 }
 """What stands for a character where an output has no sign for it; `?` for any other."""
 
@@ -84,3 +86,18 @@ def leave_terminal() -> None:
     """What is still said goes nowhere, unless to a file: to write to a closed terminal fails."""
     with suppress(OSError):
         go_silent(*(n for n in (1, 2) if not stat.S_ISREG(os.fstat(n).st_mode)))
+
+
+@contextmanager
+def bars(*names: str) -> Iterator[Callable[[str, float], None]]:
+    """Takes which of these is done by how much, and shows it with the time left, until all are.
+
+    On standard error, where that is a terminal; nowhere else.
+    """
+    from rich.console import Console  # here, because help is to be instant
+    from rich.progress import Progress
+
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
+        tasks = {name: progress.add_task(name, total=1.0) for name in names}
+        yield lambda name, share: progress.update(tasks[name], completed=share)

@@ -8,7 +8,6 @@ v' = min(0.9·v + 0.2, 1). To stay at v = 2 would earn nearly twice as much.
 from dataclasses import replace
 
 import gymnasium
-import jax
 import numpy as np
 import pytest
 from gymnasium.spaces import Box
@@ -48,14 +47,6 @@ def best_return(start: float = 0.0) -> float:
     for _ in range(HORIZON):
         speeds.append(min(0.9 * speeds[-1] + 0.2, 1.0))
     return sum(speeds[1:])
-
-
-@pytest.fixture
-def compiled_fast():
-    """Programs that are soon compiled, not fast ones: they are tiny and run only for seconds."""
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
 
 
 @pytest.mark.slow

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from cmbpo.data.archive import Archive, add, empty, next_to_go, put_back
+from cmbpo.data.archive import Archive, add, empty
 from cmbpo.networks import Gaussian
 from cmbpo.trajectory import Steps
 
@@ -67,17 +67,6 @@ def test_it_holds_the_newest_valid_rows_in_their_order():
     np.testing.assert_array_equal(archive.terminated, number % 2 == 0)
     np.testing.assert_array_equal(archive.epoch, number // 5)
     assert len(traces) == 1
-
-
-def test_what_was_written_over_is_put_back_to_the_bit():
-    rng = np.random.default_rng(0)
-    archive = empty(CAPACITY, N_OBS, N_ACT, N_COST)
-    for call in range(12):
-        before, gone = archive, next_to_go(archive, 5)
-        archive = add(archive, *numbered(5 * call, rng.random(5) < 0.7), call)
-        again = put_back(archive, gone)
-        for x, y in zip(jax.tree.leaves(again), jax.tree.leaves(before), strict=True):
-            assert np.asarray(x).tobytes() == np.asarray(y).tobytes()
 
 
 def test_each_row_knows_its_number_among_all_ever_added():

@@ -17,7 +17,6 @@ from tests.envs.test_custom_task import Cart, limited
 def test_a_task_of_this_package_is_found_with_its_own_limits(task):
     found = find_task(preset("cpo", task))
     assert found.name == f"{task}-v0"
-    assert found.knows_cost
     assert found.knows_termination
 
 

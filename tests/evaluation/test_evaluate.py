@@ -1,6 +1,7 @@
 """Evaluation counts whole episodes without favouring short ones, and says how sure it is."""
 
 import dataclasses
+import re
 
 import equinox as eqx
 import jax
@@ -113,6 +114,21 @@ def test_printed_it_is_the_table(policy):
     assert any(str(result.deterministic.mean_return()) in line for line in lines)
 
 
+def test_the_costliest_tenth_stands_beside_the_mean(policy):
+    costs = np.array([[0.0, 1.0]] * 18 + [[30.0, 1.0], [50.0, 2.0]])
+    whole = np.full(20, 60)
+    some = evaluation.Episodes(np.zeros(20), costs, whole, np.zeros(20, bool))
+    assert some.mean_cost().mean == 4.0
+    assert some.tail_cost() == 40.0
+    assert some.tail_cost(1) == 1.5
+    result = evaluate(policy, TASK, episodes=4, seed=0)
+    expected = tuple(
+        f"{side.costs.max():,.2f}" for side in (result.deterministic, result.stochastic)
+    )
+    (line,) = [line for line in str(result).splitlines() if "costliest tenth" in line]
+    assert tuple(re.findall(r"[\d.,]+(?= +│)", line)[-2:]) == expected
+
+
 def test_an_episode_cut_short_is_held_to_the_same_rate():
     episodes = evaluation.Episodes(
         returns=np.zeros(3),
@@ -182,17 +198,6 @@ def test_how_far_the_episodes_are_is_told_until_they_are_done(policy):
         assert len(shares) > 2
         assert shares[-1] == 1.0
         assert 0.0 < shares[0] < 0.5
-
-
-@pytest.mark.parametrize("terminal", [True, False])
-def test_it_is_shown_on_a_terminal_only(terminal, monkeypatch, capfd):
-    if terminal:
-        monkeypatch.setenv("FORCE_COLOR", "1")
-    with evaluation._bars() as watch:
-        watch("deterministic", 0.5)
-    printed = capfd.readouterr()
-    assert ("deterministic" in printed.err) == terminal
-    assert printed.out == ""
 
 
 @pytest.mark.parametrize("name", ["film.xyz", "film"])

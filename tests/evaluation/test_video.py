@@ -43,6 +43,14 @@ def test_a_film_takes_the_place_of_a_link_and_leaves_what_it_led_to(tmp_path):
     assert {path.name for path in tmp_path.iterdir()} == {"letter", "film.gif"}
 
 
+def test_how_much_of_a_film_is_drawn_is_told(tmp_path):
+    settings = EnvSettings(horizon=30)
+    task = CustomTask(Painted, name="Painted", cost_limits=(1.0,), settings=settings)
+    told = []
+    film(lambda obs: np.zeros(1), task, tmp_path / "film.mp4", seed=0, watch=told.append)
+    assert told == pytest.approx([*(i / 30 for i in range(30)), 1.0])
+
+
 @pytest.mark.parametrize("name", ["film.mp4", "a/b/film.gif"])
 def test_films_that_can_be_written_are_not_refused(name, tmp_path):
     check_name(tmp_path / name)

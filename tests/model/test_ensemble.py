@@ -15,6 +15,7 @@ from cmbpo.model.disagreement import disagreement, reliability
 from cmbpo.model.ensemble import (
     MOST_GROWTH,
     Ensemble,
+    begin_ensemble,
     ensemble_optimiser,
     fit_ensemble,
     forward,
@@ -60,9 +61,14 @@ def untrained() -> Ensemble:
 traces = []
 
 
+def whole_fit(ensemble, opt_state, archive, fit=FIT, *, max_epochs, key):
+    begun = begin_ensemble(ensemble, opt_state, archive, key=key)
+    return fit_ensemble(ensemble, begun, archive, fit, max_epochs=max_epochs)
+
+
 def traced_fit(*args, **kwargs):
     traces.append(kwargs)
-    return fit_ensemble(*args, fit=FIT, **kwargs)
+    return whole_fit(*args, **kwargs)
 
 
 # One program for the whole file.
@@ -170,7 +176,7 @@ def test_the_report_is_of_the_weights_that_come_back(fitted):
 
 def test_weights_that_only_got_worse_are_not_kept(fitted):
     archive, ensemble, opt_state, report = fitted
-    wild = jax.jit(partial(fit_ensemble, fit=replace(FIT, learning_rate=10.0, patience=3)))
+    wild = jax.jit(partial(whole_fit, fit=replace(FIT, learning_rate=10.0, patience=3)))
     after, _, worse = wild(ensemble, opt_state, archive, max_epochs=20, key=jax.random.key(2))
     np.testing.assert_array_equal(worse.epochs, 3)
     np.testing.assert_allclose(worse.holdout_error, report.holdout_error, rtol=1e-3)
@@ -298,7 +304,7 @@ def test_networks_side_by_side_learn_what_they_learn_one_by_one(fitted, monkeypa
     start = ensemble_optimiser(ensemble)
 
     def learn():
-        jitted = jax.jit(partial(fit_ensemble, fit=FIT))
+        jitted = jax.jit(partial(whole_fit, fit=FIT))
         return jitted(ensemble, start, archive, max_epochs=3, key=jax.random.key(8))[2]
 
     one_by_one = learn()

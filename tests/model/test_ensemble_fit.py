@@ -11,7 +11,7 @@ import pytest
 
 from cmbpo.data import archive as archives
 from cmbpo.data.data_split import MOST_ROWS, is_held_out
-from cmbpo.model.ensemble_fit import FitConfig, FitState, fit_members, for_each_member
+from cmbpo.model.ensemble_fit import FitConfig, FitState, begin, fit_members, for_each_member
 from cmbpo.networks import Mlp
 from tests.data.test_data_split import archive_of
 
@@ -50,15 +50,22 @@ class Counted:
         }[self.error]
 
 
-@partial(jax.jit, static_argnames="error")
-def fit(error: str, starts: jax.Array, max_epochs: int, seed: int = 0) -> FitState:
+def begun(error: str, starts: jax.Array, seed: int = 0) -> FitState:
     nets = jax.vmap(lambda k: Mlp((1, 1), activation=jnp.tanh, key=k))(
         jax.random.split(jax.random.key(0), len(starts))
     )
     nets = eqx.tree_at(lambda n: n.layers[0].bias, nets, starts[:, None])
     seen = jnp.zeros((len(starts), CAPACITY), jnp.int32)
-    key = jax.random.key(seed)
-    return fit_members(nets, seen, ARCHIVE, Counted(error), FIT, max_epochs=max_epochs, key=key)
+    return begin(nets, seen, Counted(error), key=jax.random.key(seed))
+
+
+@partial(jax.jit, static_argnames="error")
+def go_on(error: str, state: FitState, max_epochs: int) -> FitState:
+    return fit_members(state, ARCHIVE, Counted(error), FIT, max_epochs=max_epochs)
+
+
+def fit(error: str, starts: jax.Array, max_epochs: int, seed: int = 0) -> FitState:
+    return go_on(error, begun(error, starts, seed), max_epochs)
 
 
 def best_numbers(state: FitState) -> np.ndarray:
@@ -74,6 +81,19 @@ def test_each_network_stops_after_its_own_patience_and_keeps_what_did_best():
     np.testing.assert_array_equal(found.best_error, [1.0, 1.0, (5.0 * STEPS) ** 2 + 1.0])
     # The optimiser's state that comes back is of the same moment.
     np.testing.assert_array_equal(found.best[1].sum(axis=1), np.array([4, 1, 0]) * STEPS * BATCH)
+
+
+@pytest.mark.parametrize("error", ["valley", "creeping", "falling"])
+def test_in_parts_a_fit_is_what_it_is_in_one(error):
+    starts = jnp.array([0.0, 3.0 * STEPS, 9.0 * STEPS])
+    state = begun(error, starts)
+    for until in (1, 2, 2, 5, 9, 12):
+        state = go_on(error, state, until)
+    whole = fit(error, starts, 12)
+    jax.tree.map(np.testing.assert_array_equal, state.best, whole.best)
+    np.testing.assert_array_equal(state.epochs, whole.epochs)
+    np.testing.assert_array_equal(state.train_loss, whole.train_loss)
+    np.testing.assert_array_equal(state.best_error, whole.best_error)
 
 
 def test_gains_of_less_than_a_hundredth_are_kept_but_do_not_prolong():
@@ -128,16 +148,9 @@ def test_an_archive_too_large_to_walk_is_refused():
         jax.random.split(jax.random.key(0), 2)
     )
     large = jax.eval_shape(lambda: archives.empty(3_000_000, 2, 2, 1))
+    state = begin(nets, jnp.zeros((2, 1)), Counted("falling"), key=jax.random.key(0))
     with pytest.raises(ValueError, match=f"3000000 rows; allowed: at most {MOST_ROWS}"):
         jax.eval_shape(
-            lambda archive: fit_members(
-                nets,
-                jnp.zeros((2, 1)),
-                archive,
-                Counted("falling"),
-                FIT,
-                max_epochs=1,
-                key=jax.random.key(0),
-            ),
+            lambda archive: fit_members(state, archive, Counted("falling"), FIT, max_epochs=1),
             large,
         )

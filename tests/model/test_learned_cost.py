@@ -9,9 +9,14 @@ import pytest
 from cmbpo.data import archive as archives
 from cmbpo.data.archive import Archive
 from cmbpo.model import learned_cost
-from cmbpo.model.ensemble import Ensemble, ensemble_optimiser, fit_ensemble
+from cmbpo.model.ensemble import Ensemble, begin_ensemble, ensemble_optimiser, fit_ensemble
 from cmbpo.model.ensemble_fit import FitConfig
-from cmbpo.model.learned_cost import CostModel, cost_model_optimiser, fit_cost_model
+from cmbpo.model.learned_cost import (
+    CostModel,
+    begin_cost_model,
+    cost_model_optimiser,
+    fit_cost_model,
+)
 from cmbpo.model.learned_cost_quality import Quality, calibrate_probabilities, parts
 from cmbpo.networks import Gaussian, Mlp
 from cmbpo.trajectory import Steps
@@ -76,12 +81,12 @@ def traced_learn(cost_model: CostModel, opt_state, archive: Archive, epochs, key
         N_OBS, N_ACT, hidden=(32,), members=MEMBERS, elites=MEMBERS, key=jax.random.key(7)
     )
     start = ensemble_optimiser(ensemble)
-    ensemble, *_ = fit_ensemble(ensemble, start, archive, FIT, max_epochs=20, key=key)
-    cost_model, opt_state = fit_cost_model(
-        cost_model, opt_state, archive, FIT, max_epochs=epochs, key=key
-    )
+    begun = begin_ensemble(ensemble, start, archive, key=key)
+    ensemble, *_ = fit_ensemble(ensemble, begun, archive, FIT, max_epochs=20)
+    begun = begin_cost_model(cost_model, opt_state, archive, key=key)
+    cost_model, state = fit_cost_model(cost_model, begun, archive, FIT, max_epochs=epochs)
     cost_model, quality = calibrate_probabilities(cost_model, ensemble, archive)
-    return cost_model, opt_state, quality
+    return cost_model, state.best[1], quality
 
 
 learn = jax.jit(traced_learn)

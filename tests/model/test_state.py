@@ -70,6 +70,23 @@ def fitted(settings: TrainSettings, archive: Archive, *, knows: bool) -> model.M
     return model.fit_models(blank, settings, epochs=2, key=jax.random.key(2))
 
 
+@pytest.mark.parametrize("knows", [True, False])
+def test_a_fit_that_is_watched_is_the_same_and_tells_how_far_it_is(settings, remembered, knows):
+    told = []
+    blank = replace(start(settings, knows=knows), archive=remembered, fresh=jnp.array(2000))
+    whole, watched = (
+        model.fit_models(blank, settings, epochs=40, key=jax.random.key(2), watch=watch)
+        for watch in (None, lambda *now: told.append(now))
+    )
+    jax.tree.map(np.testing.assert_array_equal, watched, whole)
+    epochs, learning, networks = zip(*told, strict=True)
+    assert len(told) > 2
+    assert (np.diff(epochs) >= 0).all()
+    assert epochs[-1] >= float(whole.quality.epochs)
+    assert learning[0] == networks[0] == (1 if knows else 2) * settings.ensemble.members
+    assert (np.diff(learning) <= 0).all()
+
+
 @pytest.fixture(scope="module")
 def known(settings, remembered) -> model.Model:
     return fitted(settings, remembered, knows=True)

@@ -18,9 +18,11 @@ from cmbpo.experiments import plan
 from cmbpo.report import appendix, page, tables
 from cmbpo.report.drawing import svg
 from cmbpo.report.drawing.axes import Axis, short, spanning
-from cmbpo.report.drawing.panel import spread
+from cmbpo.report.drawing.panel import mean_of_seeds, spread
+from cmbpo.report.inside import promises
 from cmbpo.report.learning import learning
 from cmbpo.report.read import collect
+from cmbpo.report.safety import safety
 from cmbpo.runs.tables import CsvTable
 from cmbpo.settings import presets
 from cmbpo.settings.schema import TrainSettings
@@ -149,6 +151,19 @@ def test_ablations_alone_leave_no_empty_section(tmp_path):
     assert "Learning curves" not in page_of_it
 
 
+def test_how_far_a_report_is_is_told(tmp_path):
+    for seed in range(3):
+        fake(tmp_path / "runs" / f"{seed}", ant(seed=seed), episodes=25)
+    told = []
+    places = [tmp_path / "runs" / "0", tmp_path / "runs"]
+    report.write(places, tmp_path / "out", lambda *now: told.append(now))
+    read = [share for what, share in told if what == report.READING]
+    drawn = [share for what, share in told if what == report.DRAWING]
+    assert read == [0.5, 0.75, 1.0]
+    assert len(drawn) > 2
+    assert drawn == sorted(drawn)
+
+
 def test_without_ablations_there_is_no_figure_of_them(tmp_path):
     fake(tmp_path / "a", ant(), episodes=30)
     assert "Ablations" not in words([tmp_path])
@@ -198,8 +213,9 @@ def test_several_costs_have_a_panel_and_a_limit_each(tmp_path):
     ]
     row = tables.training(found).rows[0]
     assert (row[0], row[4]) == ("AntSafe, limit 10 and 50 per 1000 steps", "4.0 and 30.0")
-    safety = tables.safety(found.runs[0])
-    assert (safety.holds, safety.excess.regret, safety.violating) == (True, 0.0, 0.0)
+    assert row[5] == "4.0 and 30.0"
+    ended = safety(found.runs[0])
+    assert (ended.holds, ended.excess.regret, ended.violating) == (True, 0.0, 0.0)
     assert found.runs[0].limits == {"cost_wall": 10.0, "cost_fall": 50.0}
 
 
@@ -250,7 +266,7 @@ def test_a_limit_of_nothing_and_no_limit_at_all_can_be_drawn(tmp_path, limit):
     moved(tmp_path / "run", "mine:Robot-v0", cost_limit=limit)
     found = collect([tmp_path])
     assert "nan" not in words([tmp_path]).split("<script>")[0]
-    verdict = tables.training(found).rows[0][5]
+    verdict = tables.training(found).rows[0][7]
     assert verdict.startswith("0 of 1") if limit == [0.0] else verdict == "no limit"
 
 
@@ -367,13 +383,6 @@ def test_table_one_counts_until_the_first_window_and_censors(tmp_path):
     assert speeds.rows[0][2] == f"≥ {200 / (40 + window):.1f}×"
 
 
-def test_the_safety_of_a_run_by_hand(tmp_path):
-    run = collect([fake(tmp_path / "run", ant(), episodes=200, good_after=40)]).runs[0]
-    found = tables.safety(run)
-    assert (found.end_costs, found.holds, found.violating) == ({"cost": 4.0}, True, 40 / 200)
-    assert (found.excess.regret, found.excess.share) == (40 * 30.0, 40 / 200)
-
-
 def test_seeds_are_thin_and_their_middle_has_a_band(tmp_path):
     for seed in range(4):
         fake(tmp_path / f"{seed}", ant(seed=seed))
@@ -383,6 +392,41 @@ def test_seeds_are_thin_and_their_middle_has_a_band(tmp_path):
         assert [line.weight for line in panel.lines] == ["seed"] * 4 + ["main"]
         assert len(panel.bands) == 1
     assert [rule.y for rule in cost.rules] == [10.0]
+
+
+@pytest.mark.parametrize("rows", [5, 30, 400])
+def test_the_mean_of_seeds_does_not_jump_from_seed_to_seed(rows):
+    """Three seeds that rise at one pace from 0, 100 and 200: their mean rises so from 100."""
+    steps = 1000.0 * np.arange(1, rows + 1)
+    seeds = [(steps + 7 * i, 100.0 * i + steps / 1000.0) for i in range(3)]
+    x, y = mean_of_seeds(seeds, 53)
+    np.testing.assert_allclose(y, 100.0 + x / 1000.0, atol=0.02)
+    assert x[0] == pytest.approx(1014.0, rel=0.1)
+    assert x[-1] == pytest.approx(1000.0 * rows, rel=0.1)
+
+
+def test_a_seed_of_one_update_or_of_other_steps_does_not_hide_the_rest():
+    steps = 1000.0 * np.arange(1, 11)
+    begun = (np.array([1000.0]), np.array([500.0]))
+    x, y = mean_of_seeds([(steps, steps), begun], 20)
+    np.testing.assert_allclose(x, y)
+    assert len(x) > 5
+    x, y = mean_of_seeds([(steps, steps), (steps[:2] + 1e6, steps[:2])], 20)
+    np.testing.assert_allclose(y, steps)
+
+
+def test_promises_of_few_updates_are_drawn_as_the_mean_of_the_seeds(tmp_path):
+    for seed in range(4):
+        fake(tmp_path / f"{seed}", ant(seed=seed), episodes=6)
+    found = collect([tmp_path])
+    titles = {panel.title.split(":")[0]: panel for panel in promises(found.arms, "AntSafe", 160)}
+    real, imagined = titles["J_c"].lines
+    # the seeds cost the same: a line through all their points would have four at each place
+    assert (np.diff(real.x) > 0).all()
+    np.testing.assert_allclose(real.y, 40.0)
+    np.testing.assert_allclose(imagined.y, 41.0)
+    sums = [np.cumsum(run.values("Bound/RealChange"))[-1] for run in found.runs]
+    assert titles["all changes of J_c so far"].lines[0].y[-1] == pytest.approx(np.mean(sums))
 
 
 def test_the_page_stays_small_with_many_runs(tmp_path):

@@ -33,6 +33,7 @@ def test_an_arm_is_summed_up_by_hand(tmp_path):
     assert row[6].startswith(("4,99", "5,00"))
     assert row[7:9] == ["4.0", "4.0"]
     assert row[9] == "78 %", "the mean of 2/3, 2/3 and 1, in windows of 20,000 steps"
+    assert row[10] == "40.0", "of 60 episodes, six of those that cost 40"
 
 
 def test_what_no_seed_reached_is_left_open_and_other_tasks_are_left_out(tmp_path):

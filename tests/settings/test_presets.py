@@ -1,11 +1,13 @@
 """Presets are what their names say: the numbers of appendix B, task by task."""
 
+from dataclasses import replace
+
 import pytest
 
 from cmbpo.algorithms.update import region
 from cmbpo.model.ensemble_fit import FitConfig
 from cmbpo.settings.presets import CUSTOM, preset
-from cmbpo.settings.registry import ALGORITHMS, TASKS
+from cmbpo.settings.registry import ALGORITHMS, TASKS, TUNED
 
 PRESETS = ("default", "paper")
 PAPER = {"AntSafe": (0.4, 5), "HalfCheetahSafe": (0.3, 5), "AntCircle": (0.2, 7)}
@@ -65,3 +67,12 @@ def test_an_environment_of_ones_own_starts_from_what_holds_of_any(algo: str, nam
         assert getattr(settings, setting) == CUSTOM[setting]
     assert settings.policy.normalise
     assert not settings.critic.bound_cost, "costs may be larger than 1 a step"
+
+
+@pytest.mark.parametrize("algo", ALGORITHMS)
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_task_without_numbers_of_its_own_starts_as_ones_own_environment_does(algo, name):
+    own = preset(algo, "my_robot:Arm-v3", name)
+    for task in TASKS:
+        same = replace(preset(algo, task, name), env_id=own.env_id) == own
+        assert same == (task not in TUNED)

@@ -31,7 +31,7 @@ def test_the_obstacle_comes_closer_and_runs_away():
     """10 → about 8.04 m near step 37, and about 169 m in 1000 steps, each within 1 %."""
     world = ThreadedCopies(TASK, threads=1)
     state = quiet_start()
-    obs = world.observe(state)
+    obs = TASK.observe(state, np.empty((1, 0)))
     assert obs[0, 19] == 1.0
     obstacle = np.empty(1000)
     for k in range(1000):
@@ -50,7 +50,7 @@ def test_the_obstacle_can_be_pushed():
     state = quiet_start()
     state[0, 10] = -9.2
     state[0, 11] = 8.0
-    obs = world.observe(state)
+    obs = TASK.observe(state, np.empty((1, 0)))
     for _ in range(5):
         out = world.step(state, obs, np.zeros((1, 6)))
         state, obs = out.state, out.obs

@@ -16,8 +16,9 @@ def test_the_list_names_all_tasks_with_their_sizes(capsys):
     listing.show()
     rows = [line.split() for line in capsys.readouterr().out.splitlines()]
     for name, (n_obs, n_act) in SIZES.items():
-        dt = cmbpo.tasks.get(name).dt
-        assert [name, str(n_obs), str(n_act), "1000", f"{dt:g}", "10"] in rows
+        task = cmbpo.tasks.get(name)
+        limit = f"{task.cost_limit:g}"
+        assert [name, str(n_obs), str(n_act), "1000", f"{task.dt:g}", limit] in rows
 
 
 def test_the_list_says_what_each_task_is_about(capsys):

@@ -11,6 +11,7 @@ from cmbpo.networks import Policy
 from cmbpo.runs.run_folder import Run
 from cmbpo.settings.schema import TrainSettings
 from cmbpo.tasks.task import Task
+from cmbpo.training.protocol import Watch, nobody_watches
 from cmbpo.training.rows import Row
 
 STEPS = 100
@@ -36,7 +37,7 @@ class StandIn:
     def env_steps(self) -> int:
         return int(self.counts[0])
 
-    def warm_up(self) -> None:
+    def warm_up(self, *, watch: Watch = nobody_watches) -> None:
         self.counts[0] += 10
 
     def doubts(self) -> list[str]:

@@ -10,6 +10,7 @@ from rich.console import Console
 
 from cmbpo.training import display
 from cmbpo.training.display import LiveDisplay, PlainDisplay
+from cmbpo.training.protocol import Wait
 
 MODEL_FREE = {
     "TotalEnvSteps": 50_000,
@@ -154,6 +155,65 @@ def test_each_of_several_costs_stands_beside_its_own_limit():
     assert "\x1b[32m30 of 40" in table
 
 
+def two_costs(width, **more):
+    costs = {"Metrics/EpCost": (12.3, 3456.7), "Constraint/Estimate": (11.1, 345.6)}
+    costs |= {"Constraint/Limit": (10.0, 4000.0), "Constraint/Model": (9.87, 234.5)}
+    row = {k: v for k, v in MODEL_BASED.items() if k not in costs} | {"Metrics/EpLen": 987.0}
+    row |= {f"Time/{name}": 12.34 for name in ("Model", "Imagine", "Advantage", "Policy")}
+    for key, values in costs.items():
+        row |= {
+            f"{key}/{name}": x for name, x in zip(("velocity", "boundary"), values, strict=True)
+        }
+    return drawn(row, width=width, **more)
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_with_two_costs_no_number_is_cut(width):
+    text = two_costs(width)
+    assert "…" not in text
+    for number in ("12.3 of 10", "3,457 of 4,000", "11.1", "345.6", "9.87", "234.5", "12.34 s"):
+        assert number in text
+    for label in ("cost velocity", "cost estimate boundary", "imagined cost velocity", "policy"):
+        assert label in text
+    assert {len(line) for line in text.splitlines()} == {width - 2}
+
+
+def test_groups_stand_side_by_side_where_there_is_room():
+    (line,) = [line for line in two_costs(140).splitlines() if "1,234" in line]
+    assert "case" in line
+    assert "collect" in line
+
+
+def test_what_is_waited_for_has_a_bar_with_the_time_left_until_the_first_update(clock):
+    screen = terminal(80, color_system=None)
+    live = LiveDisplay(screen, "cmbpo", total_steps=100_000)
+    for done, seconds in ((0, 0.0), (1, 30.0), (11, 50.0)):
+        clock[0] = seconds
+        live.wait(Wait("first model", done, 200, "epochs at most", "3 of 7 networks still learn"))
+    with screen.capture() as capture:
+        screen.print(live)
+    text = " ".join(re.sub("[│╭╮╰╯]", " ", capture.get()).split())
+    assert "first model" in text
+    assert "11 of 200 epochs at most" in text
+    assert "3 of 7 networks still learn" in text
+    assert "0:06:18 left" in text
+    live.show(MODEL_FREE)
+    with screen.capture() as capture:
+        screen.print(live)
+    assert "first model" not in capture.get()
+
+
+def test_without_a_terminal_what_is_waited_for_is_a_line_each():
+    view, out = plain()
+    for done in (0, 5, 10):
+        view.wait(Wait("first real steps", done, 20_000, "steps"))
+    view.wait(Wait("first model", 0, 200, "epochs at most"))
+    assert out.getvalue().splitlines() == [
+        "first real steps: 20,000 steps …",
+        "first model: 200 epochs at most …",
+    ]
+
+
 def test_a_run_that_goes_on_shows_where_it_is_from_its_first_moment(clock):
     so_far = [MODEL_FREE | {"TotalEnvSteps": 40_000, "Train/Epoch": 4}, MODEL_FREE]
     out = io.StringIO()
@@ -203,6 +263,28 @@ def test_the_cost_of_short_episodes_is_not_green():
         screen.print(live)
     yellow = re.findall(r"\x1b\[33m *([^\x1b]*)", capture.get())
     assert yellow == ["8.2 of 10", "110 of 1,000"]
+
+
+@pytest.mark.parametrize("length", [110.0, 950.0])
+def test_that_training_cuts_episodes_short_is_said(length):
+    """Also while the newest episodes, begun when there was more time, were longer."""
+    cut = MODEL_BASED | {"Metrics/EpLen": length, "Train/EpisodeSteps": 112}
+    out = io.StringIO()
+    with PlainDisplay(Console(file=out), "cpo", total_steps=100_000, horizon=1000) as view:
+        view.show(cut)
+    assert "| cut at 112 of 1,000 steps by training |" in out.getvalue()
+    screen = terminal(80, color_system="standard")
+    live = LiveDisplay(screen, "cpo", total_steps=100_000, horizon=1000)
+    live.show(cut)
+    with screen.capture() as capture:
+        screen.print(live)
+    text = capture.get()
+    assert "training cuts episodes at 112 of 1,000 steps: what whole ones cost is not" in text
+    assert "\x1b[33m8.2 of 10" in text.replace("\x1b[33m ", "\x1b[33m").replace("  ", "")
+    live.show(cut | {"Train/EpisodeSteps": 1000})
+    with screen.capture() as capture:
+        screen.print(live)
+    assert "training cuts" not in capture.get()
 
 
 class Full(io.StringIO):

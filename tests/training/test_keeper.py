@@ -88,7 +88,7 @@ def test_a_failing_update_leaves_the_one_before_and_the_run_goes_on_as_if_unbrok
 
 
 def test_a_failure_before_anything_is_whole_has_nothing_to_add(tmp_path, monkeypatch):
-    def fail(self) -> None:
+    def fail(self, **how) -> None:
         raise BrokenError("no robot")
 
     monkeypatch.setattr(StandIn, "warm_up", fail)

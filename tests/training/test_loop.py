@@ -14,6 +14,7 @@ from cmbpo.runs.run_folder import Run
 from cmbpo.settings.registry import ALGORITHMS
 from cmbpo.tasks.point_circle import PointCircle
 from cmbpo.training import loop
+from cmbpo.training.protocol import RunInProgress
 from cmbpo.training.real_world import RealWorld
 from cmbpo.training.trainer import Trainer
 from tests.tiny import rows, steps, tiny
@@ -150,8 +151,10 @@ def test_the_limit_of_the_task_is_written_down_unless_the_run_has_its_own(tmp_pa
 @pytest.mark.parametrize("algo", ALGORITHMS)
 def test_the_row_of_an_algorithm_says_what_trains_it(algo: str):
     trainer = loop.make_trainer(tiny(algo), PointCircle())
-    assert type(trainer) is Trainer
-    assert (trainer.learner.model is not None) == (algo == "cmbpo")
+    assert isinstance(trainer, RunInProgress)
+    assert (type(trainer) is Trainer) == (algo != "sac-lag")
+    if isinstance(trainer, Trainer):
+        assert (trainer.learner.model is not None) == (algo == "cmbpo")
     trainer.close()
 
 

@@ -11,7 +11,7 @@ from cmbpo.bench import table
 from cmbpo.bench.clock import SIMULATOR, UPDATE, TimedTrainer
 from cmbpo.bench.keeping import KeptRun, kept
 from cmbpo.settings.presets import preset
-from cmbpo.settings.registry import ALGORITHMS, TASKS, task_name
+from cmbpo.settings.registry import ALGORITHMS, TASKS, algorithm_name, task_name
 from cmbpo.settings.schema import TrainSettings
 from cmbpo.training import device
 
@@ -32,6 +32,9 @@ def main(
     for name, value in (("updates", updates), ("cores", cores)):
         if value < 1:
             raise ValueError(f"{name} is {value}; allowed: at least 1")
+    for algo in map(algorithm_name, algos):
+        if ALGORITHMS[algo].data == "replay":
+            raise ValueError(f"--algos {algo}; allowed: those without a replay buffer")
     chosen = [
         [preset(algo, task_name(env)) for algo in algos or MODEL_FREE] for env in envs or TASKS
     ]

@@ -11,6 +11,8 @@ import tyro
 class BenchSimulator:
     """Steps per second of each task, beside bare MuJoCo and Gymnasium's own loop."""
 
+    envs: tuple[str, ...] = ()
+    """Tasks, as in --envs HopperVelocity AntSafe. None given: all."""
     json: Path | None = None
     """File for the measurements as data."""
 

@@ -7,22 +7,21 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from cmbpo.data.ledger import Episode, Ledger
 from cmbpo.data.real_step import Steppable
-from cmbpo.networks import Policy
+from cmbpo.networks import Actor
 from cmbpo.trajectory import Steps
 
 
 @jax.jit
 def _actions(
-    policy: Policy, obs: Float[Array, "N obs"], noise: Float[Array, "N act"]
+    policy: Actor, obs: Float[Array, "N obs"], noise: Float[Array, "N act"]
 ) -> Float[Array, "N act"]:
-    pi = jax.vmap(policy)(obs)
-    return pi.mean + jnp.exp(policy.log_std)[None] * noise
+    return jax.vmap(policy.act)(obs, noise)
 
 
 def collect(
     simulator: Steppable,
     ledger: Ledger,
-    policy: Policy,
+    policy: Actor,
     *,
     steps: int,
     rows: int,

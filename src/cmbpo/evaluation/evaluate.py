@@ -1,8 +1,7 @@
 """Episodes without learning: what a policy earns and costs, with and without its noise."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -12,16 +11,18 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 from rich.console import Console
-from rich.progress import Progress
 from rich.table import Table
 from scipy.special import stdtrit
 
+from cmbpo import streams
 from cmbpo.envs.find import find_task
 from cmbpo.envs.simulator import Simulator
 from cmbpo.evaluation.video import check_name, film
-from cmbpo.networks import Policy
+from cmbpo.networks import Actor, Policy, SquashedPolicy
 from cmbpo.runs.errors import RunError
 from cmbpo.runs.run_folder import Run
+from cmbpo.runs.tail_cost import NAME, tail_mean
+from cmbpo.settings.registry import ALGORITHMS
 from cmbpo.tasks.task import Task
 
 KINDS = ("deterministic", "stochastic")
@@ -83,6 +84,10 @@ class Episodes(NamedTuple):
         """Cost per `horizon` steps: an episode that ended early is not cheap for being short."""
         return estimate(self.costs[:, which], self.lengths / horizon)
 
+    def tail_cost(self, which: int = 0) -> float:
+        """Mean cost of the costliest tenth of the episodes, CVaR₀.₁: what the mean may hide."""
+        return tail_mean(self.costs[:, which])
+
     def within(self, cost_limits: Sequence[float], horizon: int = 1000) -> float:
         """Share of the episodes whose costs per `horizon` steps keep every limit."""
         rates = horizon * self.costs / self.lengths[:, None]
@@ -116,6 +121,8 @@ class Evaluation(NamedTuple):
         for i, (name, limit) in enumerate(zip(self.cost_names, self.cost_limits, strict=True)):
             label = "cost" if len(self.cost_names) == 1 else f"cost of {name}"
             table.add_row(f"{label} per episode", *(str(side.mean_cost(i)) for side in sides))
+            tails = (f"{side.tail_cost(i):,.2f}" for side in sides)
+            table.add_row(f"{label} of the costliest tenth of episodes ({NAME})", *tails)
             rates = [side.cost_rate(i, self.horizon) for side in sides]
             styles = ["green" if rate.mean <= limit else "bold red" for rate in rates]
             cells = (f"[{s}]{rate}[/]" for s, rate in zip(styles, rates, strict=True))
@@ -127,7 +134,7 @@ class Evaluation(NamedTuple):
 
 
 def evaluate(
-    policy: Policy,
+    policy: Actor,
     task: Task,
     *,
     episodes: int = 20,
@@ -161,7 +168,7 @@ def evaluate(
 
 
 def run_episodes(
-    policy: Policy,
+    policy: Actor,
     task: Task,
     *,
     episodes: int,
@@ -200,7 +207,7 @@ def run_episodes(
 
 
 def act(
-    policy: Policy, obs: Float[np.ndarray, "*batch obs"], deterministic: bool = True, seed: int = 0
+    policy: Actor, obs: Float[np.ndarray, "*batch obs"], deterministic: bool = True, seed: int = 0
 ) -> Float[np.ndarray, "*batch act"]:
     """The action for one observation, or those for a batch: the mean, or drawn with `seed`."""
     rows = obs.astype(np.float32).reshape(-1, obs.shape[-1])
@@ -210,7 +217,7 @@ def act(
 
 @jax.jit
 def _actions(
-    policy: Policy,
+    policy: Actor,
     obs: Float[Array | np.ndarray, "N obs"],
     deterministic: bool | Array,
     seed: int | Array,
@@ -218,14 +225,15 @@ def _actions(
 ) -> Float[Array, "N act"]:
     pi = jax.vmap(policy)(jnp.asarray(obs))
     drawn = pi.sample(key=jax.random.fold_in(jax.random.key(seed), time))
-    return jnp.clip(jnp.where(deterministic, pi.mean, drawn), -1.0, 1.0)
+    return jnp.clip(jnp.where(deterministic, pi.noiseless, drawn), -1.0, 1.0)
 
 
-def load_policy(run: Run, task: Task, *, best: bool = False) -> Policy:
+def load_policy(run: Run, task: Task, *, best: bool = False) -> Actor:
     """The policy of a run's newest good checkpoint, or the best that was within the limit."""
     settings = run.settings.policy
+    kind = {"Gaussian": Policy, "squashed": SquashedPolicy}[ALGORITHMS[run.settings.algo].policy]
     template = jax.eval_shape(
-        lambda: Policy(
+        lambda: kind(
             len(task.obs_names),
             len(task.act_names),
             hidden=settings.hidden,
@@ -265,7 +273,7 @@ def main(
     task = find_task(run.settings, trusted=trusted)
     policy = load_policy(run, task, best=best)
     limits = run.settings.cost_limit
-    with _bars() as watch:
+    with streams.bars(*KINDS) as watch:
         result = evaluate(
             policy, task, episodes=episodes, seed=seed, cost_limits=limits, watch=watch
         )
@@ -275,13 +283,7 @@ def main(
     console.print(words, highlight=False, markup=False)
     console.print(result.table())
     if video is not None:
-        print(f"video: {film(lambda obs: act(policy, obs), task, video, seed=seed)}")
-
-
-@contextmanager
-def _bars() -> Iterator[Watch]:
-    """How far the episodes are, on standard error where that is a terminal, until they are done."""
-    console = Console(stderr=True)
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
-        bars = {kind: progress.add_task(kind, total=1.0) for kind in KINDS}
-        yield lambda kind, share: progress.update(bars[kind], completed=share)
+        with streams.bars("video") as watch:
+            told = partial(watch, "video")
+            film(lambda obs: act(policy, obs), task, video, seed=seed, watch=told)
+        print(f"video: {video}")

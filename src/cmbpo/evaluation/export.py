@@ -11,17 +11,27 @@ from gymnasium.spaces import Box
 from cmbpo.envs.find import find_task
 from cmbpo.evaluation import numpy_policy
 from cmbpo.evaluation.evaluate import load_policy
-from cmbpo.networks import Policy
+from cmbpo.networks import Actor, SquashedPolicy
+from cmbpo.normalisation import with_weights
 from cmbpo.runs.checkpoint import write_whole
 from cmbpo.runs.errors import RunError
 from cmbpo.runs.run_folder import Run
 
 
-def arrays(policy: Policy, bounds: Box) -> dict[str, np.ndarray]:
-    """What the action follows from: layers, normaliser, and the bounds that [−1, 1] stands for."""
-    layers = policy.net.layers
+def arrays(policy: Actor, bounds: Box) -> dict[str, np.ndarray]:
+    """What the action follows from: layers, normaliser, and the bounds that [−1, 1] stands for.
+
+    Of a squashed policy, its deviations are left out.
+    """
+    layers = list(policy.net.layers)
+    squashed = isinstance(policy, SquashedPolicy)
+    if squashed:
+        *_, last = layers
+        half = last.bias.size // 2
+        layers[-1] = with_weights(last, last.weight[:half], last.bias[:half])
     parts = {
         "layers": np.array(len(layers)),
+        "squashed": np.array(squashed),
         "mean": policy.normaliser.mean,
         "std": policy.normaliser.std,
         "low": bounds.low.astype(np.float32),

@@ -14,13 +14,21 @@ def load(path: str | Path) -> Callable[[np.ndarray], np.ndarray]:
     """The policy of an exported file: from an observation, or rows of them, to the action.
 
     Observations and actions are in the robot's units; actions are within its bounds. With m, s the
-    normaliser, tanh between the layers, and the bounds low and high:
+    normaliser, and the bounds low and high:
 
-        a = low + ½(clip(net((o − m)/s), −1, 1) + 1)(high − low)
+        a = low + ½(x + 1)(high − low),   x = clip(net((o − m)/s), −1, 1)
+
+    with tanh between the layers of the net; of a policy that is squashed they are linear or zero,
+    and x = tanh(net(…)).
     """
     with np.load(path, allow_pickle=False) as file:
         data = {name: file[name] for name in file.files}
     layers = [(data[f"weight_{i}"], data[f"bias_{i}"]) for i in range(int(data["layers"]))]
+
+    squashed = bool(data.get("squashed", False))
+
+    def between(x: np.ndarray) -> np.ndarray:
+        return np.maximum(x, 0.0) if squashed else np.tanh(x)
 
     def act(observation: np.ndarray) -> np.ndarray:
         """The deterministic action."""
@@ -30,8 +38,8 @@ def load(path: str | Path) -> Callable[[np.ndarray], np.ndarray]:
             raise ValueError(f"the observation is {observation!r}; allowed: {wanted}")
         x = (x - data["mean"]) / data["std"]
         for i, (weight, bias) in enumerate(layers):
-            x = (np.tanh(x) if i else x) @ weight.T + bias
-        share = 0.5 * (np.clip(x, -1.0, 1.0) + 1.0)
+            x = (between(x) if i else x) @ weight.T + bias
+        share = 0.5 * ((np.tanh(x) if squashed else np.clip(x, -1.0, 1.0)) + 1.0)
         low, high = data["low"], data["high"]
         return np.clip(low + share * (high - low), low, high)
 

@@ -27,12 +27,23 @@ def check_name(path: Path) -> None:
         )
 
 
-def film(policy: Callable[[np.ndarray], np.ndarray], task: Task, path: Path, *, seed: int) -> Path:
-    """Film one episode, with `policy` from observation to action, as .mp4 or .gif."""
+def film(
+    policy: Callable[[np.ndarray], np.ndarray],
+    task: Task,
+    path: Path,
+    *,
+    seed: int,
+    watch: Callable[[float], None] = lambda share: None,
+) -> Path:
+    """Film one episode, with `policy` from observation to action, as .mp4 or .gif.
+
+    `watch` is told which share of its pictures is drawn.
+    """
     check_name(path)
     rate = 1.0 / task.dt
     every = max(round(rate / GIF_RATE), 1) if path.suffix == ".gif" else 1
-    frames = _frames(policy, task, every=every, seed=seed)
+    count = -(-task.horizon // every)
+    frames = _told(_frames(policy, task, every=every, seed=seed), count, watch)
     # Its suffix tells the encoder the kind; only the whole film takes the name that was asked for.
     unfinished = path.absolute().with_name(f".{path.stem}.tmp{path.suffix}")
     try:
@@ -45,6 +56,17 @@ def film(policy: Callable[[np.ndarray], np.ndarray], task: Task, path: Path, *, 
         frames.close()
         unfinished.unlink(missing_ok=True)
     return path
+
+
+def _told(
+    frames: Generator[np.ndarray], count: int, watch: Callable[[float], None]
+) -> Generator[np.ndarray]:
+    """The pictures; each tells its share of so many, or of fewer, if the episode ends before."""
+    with contextlib.closing(frames):
+        for number, frame in enumerate(frames):
+            watch(number / count)
+            yield frame
+    watch(1.0)
 
 
 def _encode(frames: Iterator[np.ndarray], path: Path, rate: float) -> None:

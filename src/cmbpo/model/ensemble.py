@@ -8,7 +8,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from cmbpo.data.archive import Archive
 from cmbpo.data.data_split import holdout_rows
-from cmbpo.model.ensemble_fit import FitConfig, fit_members, for_each_member
+from cmbpo.model.ensemble_fit import FitConfig, FitState, begin, fit_members, for_each_member
 from cmbpo.networks import Mlp, Normaliser, identity_normaliser
 from cmbpo.normalisation import for_new_inputs, for_new_outputs, ratio, statistics
 
@@ -62,12 +62,16 @@ class Ensemble(eqx.Module):
 
 
 class FitReport(eqx.Module):
-    """How a fit went, for each network; errors are mean squares in standard units."""
+    """How a fit went, for each network; errors are mean squares in standard units.
+
+    From its `state` it can go on.
+    """
 
     holdout_error: Float[Array, " E"]
     train_loss: Float[Array, " E"]
     epochs: Int[Array, " E"]
     rows: Int[Array, ""]
+    state: FitState
 
 
 def _inputs(obs: Float[Array, "*batch obs"], act: Float[Array, "*batch act"]) -> Array:
@@ -253,25 +257,33 @@ def _fit_data(ensemble: Ensemble, archive: Archive) -> tuple[Ensemble, _FitData]
     return ensemble, _FitData(x, y, x[held], y[held], is_held)
 
 
+def begin_ensemble(
+    ensemble: Ensemble, opt_state: PyTree, archive: Archive, *, key: PRNGKeyArray
+) -> FitState:
+    """The networks before a fit, moved to the units of the archive."""
+    ensemble, data = _fit_data(ensemble, archive)
+    return begin(ensemble.members, opt_state, data, key=key)
+
+
 def fit_ensemble(
     ensemble: Ensemble,
-    opt_state: PyTree,
+    begun: FitState,
     archive: Archive,
     fit: FitConfig,
     *,
     max_epochs: Int[Array, ""] | int,
-    key: PRNGKeyArray,
 ) -> tuple[Ensemble, PyTree, FitReport]:
-    """Train every network; the elites are those with the least hold-out error."""
+    """Train every network; the elites are those with the least hold-out error.
+
+    `begun` is what `begin_ensemble` returned of the same ensemble, or the state after fewer epochs.
+    """
     ensemble, data = _fit_data(ensemble, archive)
-    fitted = fit_members(
-        ensemble.members, opt_state, archive, data, fit, max_epochs=max_epochs, key=key
-    )
+    fitted = fit_members(begun, archive, data, fit, max_epochs=max_epochs)
     best_members, best_opt_state = fitted.best
     # Chosen anew after each fit, and by μ's error alone: imagined steps are means, not draws.
     elites = jnp.argsort(fitted.best_error)[: ensemble.elites.shape[0]]
     ensemble = eqx.tree_at(
         lambda e: (e.members, e.elites, e.fits), ensemble, (best_members, elites, ensemble.fits + 1)
     )
-    report = FitReport(fitted.best_error, fitted.train_loss, fitted.epochs, archive.size)
+    report = FitReport(fitted.best_error, fitted.train_loss, fitted.epochs, archive.size, fitted)
     return ensemble, best_opt_state, report

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol, runtime_checkable
 
 import equinox as eqx
@@ -99,20 +100,36 @@ def _keep_best(state: FitState, error: Float[Array, ""]) -> FitState:
     )
 
 
+def begin(members: Mlp, opt_state: PyTree, data: FitData, *, key: PRNGKeyArray) -> FitState:
+    """Every network before its first epoch, with an order of the rows of its own."""
+
+    def start(net: Mlp, opt_state: PyTree, key: PRNGKeyArray) -> FitState:
+        return _start(net, opt_state, data.holdout_error(net), key=key)
+
+    count = members.layers[0].bias.shape[0]
+    return for_each_member(start)(members, opt_state, jax.random.split(key, count))
+
+
+def unfinished(
+    state: FitState, fit: FitConfig, *, max_epochs: Int[Array, ""] | int
+) -> Bool[Array, "*members"]:
+    """Whether a network still gains on held-out rows and has epochs left."""
+    return (state.epochs < max_epochs) & (state.waited < fit.patience)
+
+
 def fit_members(
-    members: Mlp,
-    opt_state: PyTree,
+    begun: FitState,
     archive: Archive,
     data: FitData,
     fit: FitConfig,
     *,
     max_epochs: Int[Array, ""] | int,
-    key: PRNGKeyArray,
 ) -> FitState:
-    """Train every network in an order of its own, until it no longer gains on held-out rows.
+    """Train every network from where it stands, until it no longer gains on held-out rows.
 
     A network stops after `fit.patience` epochs without a gain of 1 % and keeps the weights that
-    did best, the old ones if none did better. The number of rows decides nothing but the lengths of
+    did best, the old ones if none did better. A fit may be made in parts, each with what the one
+    before returned and a larger `max_epochs`. The number of rows decides nothing but the lengths of
     loops: one compiled program serves an archive of any size.
     """
     if archive.capacity > MOST_ROWS:
@@ -122,32 +139,26 @@ def fit_members(
     steps = jnp.ceil((archive.size - jnp.sum(held)) / fit.batch_size).astype(jnp.int32)
     order = Order((archive.insertion() >= 0) & ~held)
 
-    def train(net: Mlp, opt_state: PyTree, key: PRNGKeyArray) -> FitState:
+    def epoch(state: FitState) -> FitState:
+        key, key_walk = jax.random.split(state.key)
+        walk = order.walk(key=key_walk)
 
-        def epoch(state: FitState) -> FitState:
-            key, key_walk = jax.random.split(state.key)
-            walk = order.walk(key=key_walk)
+        def batch(i: Int[Array, ""], carry: tuple) -> tuple:
+            net, opt_state, total = carry
+            rows = walk(i * fit.batch_size + jnp.arange(fit.batch_size))
+            net, opt_state, value = data.step(net, opt_state, rows, fit)
+            return net, opt_state, total + value
 
-            def batch(i: Int[Array, ""], carry: tuple) -> tuple:
-                net, opt_state, total = carry
-                rows = walk(i * fit.batch_size + jnp.arange(fit.batch_size))
-                net, opt_state, value = data.step(net, opt_state, rows, fit)
-                return net, opt_state, total + value
+        start = state.net, state.opt_state, jnp.zeros(())
+        net, opt_state, total = jax.lax.fori_loop(0, steps, batch, start)
+        taught = eqx.tree_at(
+            lambda p: (p.net, p.opt_state, p.train_loss, p.key),
+            state,
+            (net, opt_state, total / steps, key),
+        )
+        return _keep_best(taught, data.holdout_error(net))
 
-            start = state.net, state.opt_state, jnp.zeros(())
-            net, opt_state, total = jax.lax.fori_loop(0, steps, batch, start)
-            taught = eqx.tree_at(
-                lambda p: (p.net, p.opt_state, p.train_loss, p.key),
-                state,
-                (net, opt_state, total / steps, key),
-            )
-            return _keep_best(taught, data.holdout_error(net))
+    def train(state: FitState) -> FitState:
+        return jax.lax.while_loop(partial(unfinished, fit=fit, max_epochs=max_epochs), epoch, state)
 
-        def unfinished(state: FitState) -> Bool[Array, ""]:
-            return (state.epochs < max_epochs) & (state.waited < fit.patience)
-
-        start = _start(net, opt_state, data.holdout_error(net), key=key)
-        return jax.lax.while_loop(unfinished, epoch, start)
-
-    count = members.layers[0].bias.shape[0]
-    return for_each_member(train)(members, opt_state, jax.random.split(key, count))
+    return for_each_member(train)(begun)

@@ -9,7 +9,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 from cmbpo.data.archive import Archive
 from cmbpo.data.data_split import holdout_rows
 from cmbpo.model.ensemble import MOST_GROWTH, forward, weight_penalty
-from cmbpo.model.ensemble_fit import FitConfig, fit_members, for_each_member
+from cmbpo.model.ensemble_fit import FitConfig, FitState, begin, fit_members, for_each_member
 from cmbpo.networks import Mlp, Normaliser, identity_normaliser
 from cmbpo.normalisation import for_new_inputs, for_new_outputs, statistics, with_weights
 
@@ -230,25 +230,31 @@ def cost_model_optimiser(cost_model: CostModel) -> PyTree:
     return jax.vmap(optax.adam(0.0).init)(members)
 
 
+def begin_cost_model(
+    cost_model: CostModel, opt_state: PyTree, archive: Archive, *, key: PRNGKeyArray
+) -> FitState:
+    """The networks before a fit, moved to the units of the archive."""
+    cost_model, data = _fit_data(cost_model, archive)
+    return begin(cost_model.members, opt_state, data, key=key)
+
+
 def fit_cost_model(
     cost_model: CostModel,
-    opt_state: PyTree,
+    begun: FitState,
     archive: Archive,
     fit: FitConfig,
     *,
     max_epochs: Int[Array, ""] | int,
-    key: PRNGKeyArray,
-) -> tuple[CostModel, PyTree]:
+) -> tuple[CostModel, FitState]:
     """Train every network on the rows that the ensemble's learns from, with the same hold-out.
 
-    They learn from real next states and judge imagined ones, as a known function would.
+    They learn from real next states and judge imagined ones, as a known function would. `begun` is
+    what `begin_cost_model` returned of the same cost model, or the state after fewer epochs.
     """
     cost_model, data = _fit_data(cost_model, archive)
-    fitted = fit_members(
-        cost_model.members, opt_state, archive, data, fit, max_epochs=max_epochs, key=key
-    )
-    members, opt_state = fitted.best
+    fitted = fit_members(begun, archive, data, fit, max_epochs=max_epochs)
+    members, _ = fitted.best
     cost_model = eqx.tree_at(
         lambda h: (h.members, h.fits), cost_model, (members, cost_model.fits + 1)
     )
-    return cost_model, opt_state
+    return cost_model, fitted

@@ -1,5 +1,7 @@
 """The learned side of CMBPO: its data, its ensemble, its limits, and what an update imagines."""
 
+import time
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
@@ -9,13 +11,19 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from cmbpo.data import archive as archives
+from cmbpo.data import ring
 from cmbpo.data.archive import Archive
 from cmbpo.data.start_states import past_policies
 from cmbpo.model import learned_cost_quality, rollout
 from cmbpo.model.disagreement import Limits, limits_from, reliability
-from cmbpo.model.ensemble import Ensemble, ensemble_optimiser, fit_ensemble
-from cmbpo.model.ensemble_fit import FitConfig
-from cmbpo.model.learned_cost import CostModel, cost_model_optimiser, fit_cost_model
+from cmbpo.model.ensemble import Ensemble, begin_ensemble, ensemble_optimiser, fit_ensemble
+from cmbpo.model.ensemble_fit import FitConfig, FitState, unfinished
+from cmbpo.model.learned_cost import (
+    CostModel,
+    begin_cost_model,
+    cost_model_optimiser,
+    fit_cost_model,
+)
 from cmbpo.model.learned_cost_quality import Quality
 from cmbpo.model.real_share import real_samples, real_share
 from cmbpo.model.rollout import Imagination
@@ -26,6 +34,8 @@ from cmbpo.trajectory import Steps
 
 FIRST_EPOCHS = 200
 """Most epochs of the first fit."""
+BETWEEN_REPORTS = 1.0
+"""Seconds between two reports of a fit that somebody watches, about."""
 COST_HIDDEN = (128, 128)
 """Widths of the networks that learn cost and end where the task does not know them."""
 QUANTILE = 0.75
@@ -139,7 +149,7 @@ def remember(model: Model, real: Steps, policy: Policy, epoch: int) -> Model:
     return replace(model, archive=archive, fresh=fresh)
 
 
-_next_to_go = jax.jit(archives.next_to_go, static_argnames="rows")
+_next_to_go = jax.jit(ring.next_to_go, static_argnames="rows")
 
 
 def next_to_go(model: Model, real: Steps) -> Archive:
@@ -149,38 +159,51 @@ def next_to_go(model: Model, real: Steps) -> Archive:
 
 def is_written_over(model: Model) -> bool:
     """Whether the archive was given to a later `remember`."""
-    return any(x.is_deleted() for x in jax.tree.leaves(model.archive))
+    return ring.is_written_over(model.archive)
 
 
 def put_back(model: Model, newer: Model, gone: Archive) -> Model:
     """The model as it was before `newer` remembered steps in place of the rows in `gone`."""
-    return replace(model, archive=archives.put_back(newer.archive, gone))
+    return replace(model, archive=ring.put_back(newer.archive, gone))
+
+
+Begun = tuple[FitState, FitState | None]
+"""How far a fit is: of the ensemble and, where there is one, of the cost model."""
+Watch = Callable[[int, int, int], None]
+"""Told after some epochs of a fit how many there were, and how many networks of how many go on."""
+
+
+@jax.jit
+def _begin(
+    learned: tuple[Ensemble, CostModel | None],
+    opt_states: tuple[PyTree, PyTree],
+    archive: Archive,
+    key: PRNGKeyArray,
+) -> Begun:
+    (ensemble, cost_model), (opt_state, cost_opt_state) = learned, opt_states
+    begun = begin_ensemble(ensemble, opt_state, archive, key=key)
+    if cost_model is None:
+        return begun, None
+    key_cost = jax.random.fold_in(key, 1)
+    return begun, begin_cost_model(cost_model, cost_opt_state, archive, key=key_cost)
 
 
 # Nothing is donated: if the update fails after the fit, the state before it is to be saved.
 @partial(jax.jit, static_argnames="settings")
 def _fit(
     learned: tuple[Ensemble, CostModel | None],
-    opt_states: tuple[PyTree, PyTree],
+    begun: Begun,
     archive: Archive,
     max_epochs: Int[Array, ""],
     settings: TrainSettings,
-    key: PRNGKeyArray,
-) -> tuple[tuple[Ensemble, CostModel | None], tuple[PyTree, PyTree], ModelFit]:
-    (ensemble, cost_model), (opt_state, cost_opt_state) = learned, opt_states
+) -> tuple[tuple[Ensemble, CostModel | None], Begun, ModelFit]:
+    ensemble, cost_model = learned
     config = FitConfig(batch_size=settings.ensemble.batch_size)
-    ensemble, opt_state, report = fit_ensemble(
-        ensemble, opt_state, archive, config, max_epochs=max_epochs, key=key
-    )
-    quality = None
-    if cost_model is not None:
-        cost_model, cost_opt_state = fit_cost_model(
-            cost_model,
-            cost_opt_state,
-            archive,
-            config,
-            max_epochs=max_epochs,
-            key=jax.random.fold_in(key, 1),
+    ensemble, _, report = fit_ensemble(ensemble, begun[0], archive, config, max_epochs=max_epochs)
+    quality, cost_state = None, begun[1]
+    if cost_model is not None and cost_state is not None:
+        cost_model, cost_state = fit_cost_model(
+            cost_model, cost_state, archive, config, max_epochs=max_epochs
         )
         # After the ensemble: probabilities are calibrated on the next states that it imagines.
         cost_model, quality = learned_cost_quality.calibrate_probabilities(
@@ -193,25 +216,49 @@ def _fit(
         rank_correlation=reliability(ensemble, archive).rank_correlation,
         cost=quality,
     )
-    return (ensemble, cost_model), (opt_state, cost_opt_state), fit
+    return (ensemble, cost_model), (report.state, cost_state), fit
 
 
-def fit_models(model: Model, settings: TrainSettings, *, epochs: int, key: PRNGKeyArray) -> Model:
-    """Train the ensemble, and the cost model, on the archive for at most `epochs` passes."""
-    (ensemble, cost_model), (opt_state, cost_opt_state), quality = _fit(
-        (model.ensemble, model.cost_model),
-        (model.opt_state, model.cost_opt_state),
-        model.archive,
-        jnp.array(epochs),
-        settings,
-        key,
-    )
+def _tell(watch: Watch, begun: Begun, epochs: int) -> bool:
+    """Tell how far a fit of at most so many epochs is; whether any network still learns."""
+    states = [state for state in begun if state is not None]
+    still = [unfinished(state, FitConfig(batch_size=1), max_epochs=epochs) for state in states]
+    learning = sum(int(one.sum()) for one in still)
+    watch(max(int(s.epochs.max()) for s in states), learning, sum(len(one) for one in still))
+    return learning > 0
+
+
+def fit_models(
+    model: Model,
+    settings: TrainSettings,
+    *,
+    epochs: int,
+    key: PRNGKeyArray,
+    watch: Watch | None = None,
+) -> Model:
+    """Train the ensemble, and the cost model, on the archive for at most `epochs` passes.
+
+    Where somebody watches, the fit is interrupted about every second to tell how far it is; what
+    comes of it is the same.
+    """
+    learned = model.ensemble, model.cost_model
+    opt_states = model.opt_state, model.cost_opt_state
+    begun = _begin(learned, opt_states, model.archive, key)
+    until, stride, learning = 0, epochs if watch is None else 1, True
+    fitted, quality = learned, model.quality
+    while until < epochs and learning:
+        began, until = time.monotonic(), min(until + stride, epochs)
+        fitted, begun, quality = _fit(learned, begun, model.archive, jnp.array(until), settings)
+        if watch is not None:
+            learning = _tell(watch, begun, epochs)
+            stride *= 2 if time.monotonic() - began < BETWEEN_REPORTS / 2 else 1
+    (ensemble, cost_model), (state, cost_state) = fitted, begun
     return replace(
         model,
         ensemble=ensemble,
-        opt_state=opt_state,
+        opt_state=state.best[1],
         cost_model=cost_model,
-        cost_opt_state=cost_opt_state,
+        cost_opt_state=None if cost_state is None else cost_state.best[1],
         fresh=jnp.zeros_like(model.fresh),
         quality=quality,
     )

@@ -1,16 +1,18 @@
 """`cmbpo report`: one page, and figures for a paper, from the folders of runs."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+from cmbpo import streams
 from cmbpo.report import inside, learning, page, summary
 from cmbpo.report.arms import arms
 from cmbpo.report.drawing import figures
 from cmbpo.report.drawing.panel import Panel
+from cmbpo.report.drawing.table import Table
 from cmbpo.report.read import Collection, collect, not_shown
-from cmbpo.report.table import Table
 
 SECTIONS = {
     "learning": learning.learning,
@@ -22,14 +24,23 @@ BUDGET = 1_500_000
 """Letters that the points of all curves may take together."""
 
 
-def write(places: Sequence[Path], out: Path) -> Path:
+READING, DRAWING = "reading runs", "drawing"
+"""What a report takes its time for."""
+
+
+def write(
+    places: Sequence[Path],
+    out: Path,
+    watch: Callable[[str, float], None] = lambda what, share: None,
+) -> Path:
     """Write `report.html`, which needs no other file, `summary.md` and `figures/` into `out`.
 
     The figures are PNG and PDF; the summary is one table, of the tasks of Table I if there are any.
+    `watch` is told how much of it is read, and then drawn.
     """
     if not places:
         raise ValueError("name at least one run folder, or a folder that holds runs")
-    shown = collect(places)
+    shown = collect(places, partial(watch, READING))
     new = made(shown)
     for sentence in shown.left_out:
         print(f"cmbpo report: {_in_one_line(sentence)}", file=sys.stderr)
@@ -44,7 +55,8 @@ def write(places: Sequence[Path], out: Path) -> Path:
             raise ValueError(f"{out / 'figures'} is a symbolic link; allowed: a folder, or nothing")
         if drawn:
             (out / "figures").mkdir(exist_ok=True)
-        for name, rows in drawn.items():
+        for number, (name, rows) in enumerate(drawn.items(), start=1):
+            watch(DRAWING, number / (1 + len(drawn)))
             figures.write(out / "figures", name, rows, shown.arms)
     except OSError as error:
         raise ValueError(f"could not write {out}: {error.strerror or error}") from error
@@ -53,7 +65,9 @@ def write(places: Sequence[Path], out: Path) -> Path:
 
 def main(places: Sequence[Path], out: Path) -> None:
     """Write the page and say where it is."""
-    print(write(places, out))
+    with streams.bars(READING, DRAWING) as watch:
+        path = write(places, out, watch)
+    print(path)
 
 
 class Made(NamedTuple):

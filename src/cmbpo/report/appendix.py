@@ -2,8 +2,8 @@
 
 from cmbpo import columns
 from cmbpo.report.arms import INCIDENTAL, text
+from cmbpo.report.drawing.table import Table
 from cmbpo.report.read import Collection
-from cmbpo.report.table import Table
 
 
 def settings(shown: Collection) -> Table | None:

@@ -7,7 +7,16 @@ import numpy as np
 from cmbpo import columns
 from cmbpo.report.arms import ArmRuns
 from cmbpo.report.drawing.axes import Kind, spanning
-from cmbpo.report.drawing.panel import Curve, Line, Mark, Panel, Rule, steps_axis, stretches
+from cmbpo.report.drawing.panel import (
+    Curve,
+    Line,
+    Mark,
+    Panel,
+    Rule,
+    mean_of_seeds,
+    steps_axis,
+    stretches,
+)
 from cmbpo.report.recorded import Recorded
 
 MODEL: tuple[tuple[str, str, Kind], ...] = (
@@ -58,15 +67,15 @@ def promises(arms: Sequence[ArmRuns], task: str, points: int) -> list[Panel]:
 def _column(
     arms: Sequence[ArmRuns], task: str, points: int, name: str, title: str, kind: Kind
 ) -> Panel:
-    """A column of progress.csv: the mean of the seeds' values in each stretch of steps."""
+    """A column of progress.csv: each seed thin, and the mean of all bold."""
     lines = []
     for arm in arms:
         curves = [run.column(name) for run in arm.runs.get(task, [])]
         for x, y in [c for c in curves if len(c[0])]:
             weight = "main" if len(curves) == 1 else "seed"
-            lines.append(Line(arm, *stretches([(x, y)], points), weight, arm.label))
+            lines.append(Line(arm, *stretches(x, y, points), weight, arm.label))
         if len(curves) > 1 and any(len(c[0]) for c in curves):
-            lines.append(Line(arm, *stretches(curves, points), "main", arm.label))
+            lines.append(Line(arm, *mean_of_seeds(curves, points), "main", arm.label))
     lines.sort(key=lambda line: line.weight != "seed")
     heights = np.concatenate([line.y for line in lines]) if lines else np.zeros(0)
     return Panel(title, steps_axis(lines), spanning("", heights, kind=kind), lines)
@@ -87,7 +96,7 @@ def _paired(
         for (word, curve), is_dashed in ((solid, False), (dashed, True)):
             curves = [curve(run) for run in arm.runs.get(task, [])]
             if any(len(x) for x, _ in curves):
-                x, y = stretches(curves, max(points // 3, 30))
+                x, y = mean_of_seeds(curves, max(points // 3, 30))
                 lines.append(Line(arm, x, y, "main", f"{arm.label}, {word}", is_dashed))
     heights = np.concatenate([line.y for line in lines]) if lines else np.zeros(0)
     y = spanning("", heights, kind="linear" if knee is None else "knee", knee=knee or 1.0)

@@ -9,9 +9,11 @@ import cmbpo
 from cmbpo.report import appendix, tables
 from cmbpo.report.drawing import colours, svg
 from cmbpo.report.drawing.panel import Panel
+from cmbpo.report.drawing.table import draw
 from cmbpo.report.paper import TABLE_I
 from cmbpo.report.read import Collection
-from cmbpo.report.table import draw
+from cmbpo.report.safety import safety
+from cmbpo.report.statistics import AFTERWARDS
 
 Rows = Mapping[str, Sequence[Panel]]
 
@@ -64,12 +66,30 @@ def _header(shown: Collection, titles: Sequence[str]) -> str:
 
 
 def _notices(shown: Collection) -> str:
-    sentences = [*shown.left_out, *shown.notices]
+    sentences = [*shown.left_out, *shown.notices, *_cut_short(shown)]
     if not sentences and not shown.unfinished:
         return ""
     items = "".join(f"<li>{escape(sentence)}</li>" for sentence in sentences)
     said = f"<ul>{items}</ul>" if items else ""
     return f"<aside><h2>About these folders</h2>{said}{_unfinished(shown)}</aside>"
+
+
+def _cut_short(shown: Collection) -> list[str]:
+    """Where training ended most episodes before their time, and limits are not judged."""
+    sentences = []
+    for arm in shown.arms:
+        for task, runs in arm.runs.items():
+            ends = {str(run.seed): safety(run) for run in runs if run.limits}
+            cut = {seed: end for seed, end in ends.items() if end.holds is None}
+            if cut:
+                length = min(end.end_length for end in cut.values())
+                sentences.append(
+                    f"{arm.label} on {shown.title(task)}, seed {', '.join(cut)}: training cut most "
+                    f"episodes of the last {AFTERWARDS:,} steps short (mean length from "
+                    f"{length:,.0f} of {runs[0].horizon:,.0f} steps). What whole ones would cost "
+                    "is not known, and it is not judged whether the limit holds."
+                )
+    return sentences
 
 
 def _unfinished(shown: Collection) -> str:
@@ -178,9 +198,12 @@ def _training(shown: Collection) -> str:
         "Interquartile means over seeds; in square brackets 95 % intervals: for return and cost by "
         "bootstrap, widened as Student’s are where seeds are few, Wilson’s for the "
         "probability that the limit holds, which is the share of seeds whose cost is at most the "
-        "limit, with no tolerance. Cost is per 1000 steps. Regret is the cost beyond the limit; "
-        "it and the share of steps above the limit are taken in windows of 20,000 steps, so that "
-        "algorithms with small and with large updates compare."
+        "limit, with no tolerance. Cost is per 1000 steps. The costliest tenth (CVaR₀.₁) is the "
+        "mean cost of that tenth of each seed’s whole episodes, scaled to 1000 steps; one that "
+        "ended in a fall counts with what it cost until then. Where training cut most of the last "
+        "episodes short (<code>first_episode</code>), it is not known whether the limit holds. "
+        "Regret is the cost beyond the limit; it and the share of steps above the limit are taken "
+        "in windows of 20,000 steps, so that algorithms with small and with large updates compare."
     )
     pooled = tables.all_tasks(shown)
     rest = f"<h3>All tasks together</h3>{draw(pooled)}" if pooled else ""

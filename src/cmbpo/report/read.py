@@ -5,7 +5,7 @@ import os
 import re
 import stat
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -60,10 +60,13 @@ class Collection:
         return [run for run in self.runs if run.steps[-1] < run.total_steps]
 
 
-def collect(places: Sequence[Path]) -> Collection:
+def collect(
+    places: Sequence[Path], watch: Callable[[float], None] = lambda share: None
+) -> Collection:
     """Read every run in the places: run folders, or folders or archives that hold them.
 
-    What cannot be read is named and left out, unless it is all that was asked for.
+    `watch` is told which share of them is read. What cannot be read is named and left out, unless
+    it is all that was asked for.
     """
     for place in places:
         if not place.exists():
@@ -76,10 +79,11 @@ def collect(places: Sequence[Path]) -> Collection:
     shown = Collection()
     base = Path(os.path.commonpath([place.resolve() for place in places]))
     seen: set[Path] = set()
-    for place in places:
+    for number, place in enumerate(places):
         try:
             with _opened(place, base) as (root, start):
-                _collect_into(shown, place, root, start, seen)
+                for share in _collect_into(shown, place, root, start, seen):
+                    watch((number + share) / len(places))
         except packed.UnreadableError as error:
             if len(places) == 1:
                 raise
@@ -89,7 +93,10 @@ def collect(places: Sequence[Path]) -> Collection:
     return shown
 
 
-def _collect_into(shown: Collection, place: Path, root: Path, start: Path, seen: set[Path]) -> None:
+def _collect_into(
+    shown: Collection, place: Path, root: Path, start: Path, seen: set[Path]
+) -> Iterator[float]:
+    """Read the runs of a place, and tell which share of them is read."""
     found = _Found()
     folders = []
     for folder in _run_folders(root, found):
@@ -100,8 +107,9 @@ def _collect_into(shown: Collection, place: Path, root: Path, start: Path, seen:
         shown.notices.append(f"{place} holds no run: no folder in it has a config.json.")
     shown.left_out.extend(f"{_short(path, start)} {why}." for path, why in found.passed)
     shown.notices.extend(_set_aside(path, _short(path, start)) for path in found.aside)
-    for folder in folders:
+    for number, folder in enumerate(folders, start=1):
         _read_into(shown, folder, _short(folder, start))
+        yield number / len(folders)
 
 
 @contextmanager

@@ -189,6 +189,16 @@ def within(
     return (middle > start) & (middle <= end)
 
 
+def whole(episodes: dict[str, np.ndarray], *, horizon: float) -> Bool[np.ndarray, " n"]:
+    """The episodes that ended by themselves: in a terminal state or after `horizon` steps.
+
+    Others were cut short by training (`first_episode`, staggered copies): where their policy would
+    have gone is not known.
+    """
+    uncut = episodes[columns.EPISODE_LENGTH] >= horizon
+    return uncut | (episodes[columns.TERMINATED] > 0)
+
+
 def crossing(
     episodes: dict[str, np.ndarray],
     env_steps: Float[np.ndarray, " m"],
@@ -202,10 +212,9 @@ def crossing(
     """Table I's measure for one run, with the cost and return of the steps that follow.
 
     `episodes` has the columns `env_steps`, `return`, `cost`, `length`, `terminated`; the cumulative
-    cost is that of all environment steps, of unfinished episodes too. Episodes that training cut
-    short of the `horizon` do not count: where a policy would have gone is not known. The cost of
-    what follows is of all its steps; its standard error, and the return, are of the episodes in the
-    middle of which it falls.
+    cost is that of all environment steps, of unfinished episodes too. Only `whole` episodes count
+    for the window. The cost of what follows is of all its steps; its standard error, and the
+    return, are of the episodes in the middle of which it falls.
     """
     end = float(env_steps[-1])
     returns, cost, length = (
@@ -213,8 +222,8 @@ def crossing(
         episodes[columns.EPISODE_COST],
         episodes[columns.EPISODE_LENGTH],
     )
-    whole = (length >= horizon) | (episodes[columns.TERMINATED] > 0)
-    last = first_window(returns, cost, length, whole, level=level, limit=limit)
+    uncut = whole(episodes, horizon=horizon)
+    last = first_window(returns, cost, length, uncut, level=level, limit=limit)
     if last is None:
         return Crossing(False, end, float(cumulative_cost[-1]))
     at = float(episodes[columns.EPISODE_ENV_STEPS][last])

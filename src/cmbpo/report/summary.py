@@ -6,11 +6,13 @@ import numpy as np
 
 from cmbpo.report import tables
 from cmbpo.report.arms import ArmRuns
+from cmbpo.report.drawing.table import Table
 from cmbpo.report.paper import TABLE_I
 from cmbpo.report.read import Collection
 from cmbpo.report.recorded import Recorded
+from cmbpo.report.safety import safety
 from cmbpo.report.statistics import AFTERWARDS, Crossing, interquartile_mean
-from cmbpo.report.table import Table
+from cmbpo.runs.tail_cost import NAME
 
 HEAD = [
     "task, return",
@@ -23,6 +25,7 @@ HEAD = [
     "cost per 1000 of these",
     "cost per 1000 to the end",
     "steps above the limit",
+    f"{NAME}, last {AFTERWARDS:,} steps",
 ]
 
 
@@ -62,6 +65,7 @@ def _row(arm: ArmRuns, task: str) -> list[str]:
         _range([cost for _, cost in afterwards], "{:.1f}"),
         _range(ends, "{:.1f}"),
         _share_above(runs),
+        _range([max(safety(run).end_tails.values()) for run in runs], "{:.1f}"),
     ]
 
 
@@ -75,7 +79,7 @@ def _cost_to_the_end(run: Recorded, seed: Crossing) -> float:
 def _share_above(runs: Sequence[Recorded]) -> str:
     if not any(run.limits for run in runs):
         return "no limit"
-    shares = np.array([tables.safety(run).excess.share for run in runs])
+    shares = np.array([safety(run).excess.share for run in runs])
     return f"{100 * float(interquartile_mean(shares)):.0f} %"
 
 

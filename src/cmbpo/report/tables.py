@@ -1,31 +1,27 @@
 """The tables of results: Table I, the speed-up, and the safety of training."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
 from cmbpo import columns
 from cmbpo.report.arms import ArmRuns, label_of
+from cmbpo.report.drawing.table import Table
 from cmbpo.report.paper import LIMIT, TABLE_I
 from cmbpo.report.read import Collection
-from cmbpo.report.recorded import Recorded
+from cmbpo.report.safety import Safety, safety
 from cmbpo.report.statistics import (
     AFTERWARDS,
     Crossing,
-    Excess,
     Interval,
     censored_median,
-    cost_rate,
     crossing,
-    excess,
     interquartile_mean,
     middle_interval,
     share_interval,
     speed_up,
-    within,
 )
-from cmbpo.report.table import Table
+from cmbpo.runs.tail_cost import NAME
 from cmbpo.settings.registry import ALGORITHMS
 
 
@@ -113,61 +109,6 @@ def speed_ups(shown: Collection) -> Table | None:
     return table
 
 
-@dataclass(frozen=True)
-class Safety:
-    """How one run ended and what it spent on the way."""
-
-    end_return: float
-    end_costs: dict[str, float]
-    """Of each cost, per 1000 steps; of their sum where there is no limit."""
-    holds: bool
-    env_steps: float
-    cumulative_cost: float
-    excess: Excess
-    violating: float
-    """Share of episodes that cost more than the limit."""
-
-
-def safety(run: Recorded) -> Safety:
-    """Return and cost over the last steps, and the costs of the whole run."""
-    episodes = run.episodes
-    end = float(run.steps[-1])
-    last = within(episodes, end - AFTERWARDS, end, num_envs=run.num_envs)
-    length = episodes[columns.EPISODE_LENGTH]
-    rates = {name: cost_rate(episodes[name][last], length[last])[0] for name in run.limits}
-    if list(run.limits) == [columns.EPISODE_COST]:
-        spent = [excess(run.steps, run.cumulative_cost, limit=run.limits[columns.EPISODE_COST])]
-        rates = {str(columns.EPISODE_COST): _end_rate(run)}
-    else:
-        ends = episodes[columns.EPISODE_ENV_STEPS]
-        totals = {name: np.cumsum(episodes[name]) for name in run.limits}
-        spent = [excess(ends, totals[name], limit=limit) for name, limit in run.limits.items()]
-    whole = run.horizon / 1000.0
-    violated = [episodes[name] > whole * limit for name, limit in run.limits.items()]
-    return Safety(
-        end_return=float(episodes[columns.EPISODE_RETURN][last].mean()) if last.any() else np.nan,
-        end_costs=rates or {str(columns.EPISODE_COST): _end_rate(run)},
-        holds=all(rates[name] <= limit for name, limit in run.limits.items()),
-        env_steps=float(run.steps[-1]),
-        cumulative_cost=float(run.cumulative_cost[-1]),
-        excess=Excess(
-            sum((x.regret for x in spent), 0.0), max([x.share for x in spent], default=0.0)
-        ),
-        violating=float(np.any(violated, axis=0).mean()) if violated else 0.0,
-    )
-
-
-def _end_rate(run: Recorded) -> float:
-    """Cost per 1000 of a run's last steps, of unfinished episodes too."""
-    end = float(run.steps[-1])
-    start = max(end - AFTERWARDS, 0.0)
-    return (
-        1000.0
-        * float(np.ptp(np.interp([start, end], run.steps, run.cumulative_cost)))
-        / (end - start)
-    )
-
-
 def training(shown: Collection) -> Table:
     """The end of training and the safety of all of it, for each arm on each task."""
     table = Table(
@@ -177,6 +118,8 @@ def training(shown: Collection) -> Table:
             "seeds",
             "return",
             "cost",
+            f"costliest tenth ({NAME})",
+            "in whole episodes",
             "limit holds",
             "steps",
             "cumulative cost",
@@ -186,23 +129,21 @@ def training(shown: Collection) -> Table:
             "episodes above limit",
         ],
         words=2,
-        groups=[("", 3), (f"last {AFTERWARDS:,} steps", 3), ("whole training", 6)],
+        groups=[("", 3), (f"last {AFTERWARDS:,} steps", 5), ("whole training", 6)],
         parted=True,
     )
     for task in shown.tasks:
         for arm in [arm for arm in shown.arms if task in arm.runs]:
             seeds = [safety(run) for run in arm.runs[task]]
-            held = sum(seed.holds for seed in seeds)
             row = [
                 _with_limit(shown, task),
                 arm.label,
                 str(len(seeds)),
                 _middle([[seed.end_return for seed in seeds]], "{:.0f}"),
-                " and ".join(
-                    _middle([[seed.end_costs[name] for seed in seeds]], "{:.1f}", least=0.0)
-                    for name in seeds[0].end_costs
-                ),
-                _share(held, len(seeds)),
+                _costs([seed.end_costs for seed in seeds]),
+                _costs([seed.end_tails for seed in seeds]),
+                f"{100 * _iqm([seed.whole for seed in seeds]):.0f} %",
+                held(seeds),
                 _range([seed.env_steps for seed in seeds]),
                 f"{_iqm([seed.cumulative_cost for seed in seeds]):,.0f}",
                 f"{_iqm([seed.excess.regret for seed in seeds]):,.0f}",
@@ -211,33 +152,52 @@ def training(shown: Collection) -> Table:
                 f"{100 * _iqm([seed.violating for seed in seeds]):.0f} %",
             ]
             if not any(run.limits for run in arm.runs[task]):
-                row[5], row[8:] = "no limit", ["–"] * 4
+                row[7], row[10:] = "no limit", ["–"] * 4
             table.rows.append(row)
     return table
 
 
 def all_tasks(shown: Collection) -> Table | None:
     """Return over level and cost over limit, of all tasks of the paper that an arm ran on."""
-    table = Table(["arm", "tasks", "runs", "return ÷ level", "cost ÷ limit", "limit holds"])
+    tail = f"{NAME} ÷ limit"
+    table = Table(["arm", "tasks", "runs", "return ÷ level", "cost ÷ limit", tail, "limit holds"])
     for arm in shown.arms:
         tasks = [task for task in shown.tasks if task in arm.runs and task in TABLE_I]
         if len(tasks) < 2:
             continue
         ends = {task: [safety(run) for run in arm.runs[task]] for task in tasks}
-        held = [seed.holds for seeds in ends.values() for seed in seeds]
+        every = [seed for seeds in ends.values() for seed in seeds]
         returns = [[s.end_return / TABLE_I[t].level for s in ends[t]] for t in tasks]
         costs = [[s.end_costs[columns.EPISODE_COST] / LIMIT for s in ends[t]] for t in tasks]
+        tails = [[s.end_tails[columns.EPISODE_COST] / LIMIT for s in ends[t]] for t in tasks]
         table.rows.append(
             [
                 arm.label,
                 str(len(tasks)),
-                str(len(held)),
+                str(len(every)),
                 _middle(returns, "{:.2f}"),
                 _middle(costs, "{:.2f}", least=0.0),
-                _share(sum(held), len(held)),
+                _middle(tails, "{:.2f}", least=0.0),
+                held(every),
             ]
         )
     return table if table.rows else None
+
+
+def held(seeds: Sequence[Safety]) -> str:
+    """How many seeds keep their limits, of those whose episodes tell; and how many do not tell."""
+    known = [seed.holds for seed in seeds if seed.holds is not None]
+    silent = len(seeds) - len(known)
+    if not known:
+        return "not known (episodes cut short)"
+    return _share(sum(known), len(known)) + (f" ({silent} not known: cut short)" if silent else "")
+
+
+def _costs(seeds: Sequence[Mapping[str, float]]) -> str:
+    """The middle of each cost over the seeds."""
+    return " and ".join(
+        _middle([[seed[name] for seed in seeds]], "{:.1f}", least=0.0) for name in seeds[0]
+    )
 
 
 def _with_limit(shown: Collection, task: str) -> str:
@@ -265,17 +225,24 @@ def _iqm(values: Sequence[float]) -> float:
 
 
 def _middle(strata: Sequence[Sequence[float]], form: str, least: float = -np.inf) -> str:
-    """The interquartile mean, with its interval where every task has several seeds.
+    """The interquartile mean of what is known, with its interval where every task has several.
 
     The interval begins at `least`, the smallest that there can be, unless a seed is below.
     """
-    rows = [np.array(scores, float) for scores in strata]
+    rows = [known for scores in strata if len(known := _finite(scores))]
+    if not rows:
+        return "–"
     middle = form.format(float(interquartile_mean(np.concatenate(rows))))
     if min(len(scores) for scores in rows) < 2:
         return middle
     low, high = (float(x) for x in middle_interval(rows))
     low = max(low, min(least, *(scores.min() for scores in rows)))
     return f"{middle} [{form.format(low)}, {form.format(high)}]"
+
+
+def _finite(scores: Sequence[float]) -> np.ndarray:
+    values = np.array(scores, float)
+    return values[np.isfinite(values)]
 
 
 def _share(successes: int, trials: int) -> str:

@@ -11,7 +11,14 @@ import importlib
 from dataclasses import replace
 
 from cmbpo.settings.overrides import with_values
-from cmbpo.settings.registry import ALGORITHMS, algorithm_name, is_built_in, preset_names, task_name
+from cmbpo.settings.registry import (
+    ALGORITHMS,
+    TUNED,
+    algorithm_name,
+    is_built_in,
+    preset_names,
+    task_name,
+)
 from cmbpo.settings.schema import TrainSettings
 
 CUSTOM = {
@@ -33,11 +40,11 @@ def preset(algo: str, env_id: str, name: str = "default") -> TrainSettings:
     if name not in (there := preset_names(algo)):
         raise ValueError(f"unknown preset {name!r}; there are {', '.join(there)}")
     general, exceptions, custom = importlib.import_module(row.preset).PRESETS[name]
+    special = {**CUSTOM, **custom}
     if is_built_in(env_id):
         task = task_name(env_id)
-        env_id, special = f"{task}-v0", exceptions.get(task, {})
-    else:
-        special = {**CUSTOM, **custom}
+        env_id = f"{task}-v0"
+        special = exceptions.get(task, {}) if task in TUNED else special
     settings = with_values(TrainSettings(), {**general, **special})
     settings = replace(settings, algo=algo, env_id=env_id, preset=name)
     # Where no cost is heeded, episodes that grow while it is within its target never grow.

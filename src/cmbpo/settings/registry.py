@@ -18,13 +18,15 @@ class AlgorithmRow:
     data: Literal["real", "real and imagined", "replay"]
     """Real steps of the newest policy; these and imagined ones; or a buffer of all steps."""
     module: str
-    """The module whose `ALGORITHM` makes its state and its update."""
+    """The module of its update: `ALGORITHM` in it, unless it has a trainer of its own."""
     trainer: str = "cmbpo.training.trainer:Trainer"
     """What one update is made of: collect, learn, and the row of the log."""
     reads: tuple[str, ...]
     """Groups of settings, or single ones, that it reads beside those of every run."""
     preset: str = "cmbpo.settings.baseline_presets"
     """The module whose `PRESETS` make the settings it starts from, by the name of the preset."""
+    policy: Literal["Gaussian", "squashed"] = "Gaussian"
+    """What actions are drawn from: a normal distribution, or tanh of one."""
     heeds_cost: bool = True
     """Whether the update keeps the limit; if not, cost is only noted."""
     spellings: tuple[str, ...] = ()
@@ -73,6 +75,20 @@ ALGORITHMS = {
         reads=(*_ON_POLICY, "cost_estimate.time_constant", *_REGION),
         heeds_cost=False,
     ),
+    "sac-lag": AlgorithmRow(
+        label="SAC-L",
+        data="replay",
+        module="cmbpo.algorithms.sac_lagrangian",
+        trainer="cmbpo.training.replay_trainer:ReplayTrainer",
+        preset="cmbpo.settings.replay_presets",
+        policy="squashed",
+        reads=(
+            *("batch_size", "initial_steps", "policy.hidden", "policy.log_std"),
+            *("policy.last_layer_scale", "critic.hidden", *_ESTIMATE),
+            *("advantage.discount", "advantage.cost_discount", "lagrangian.gains", "replay"),
+        ),
+        spellings=("saclag", "sacl"),
+    ),
 }
 """The algorithms, in the order of the paper's figures and tables."""
 
@@ -81,8 +97,17 @@ TASKS = {
     "HalfCheetahSafe": "cmbpo.tasks.half_cheetah_safe:HalfCheetahSafe",
     "AntCircle": "cmbpo.tasks.ant_circle:AntCircle",
     "PointCircle": "cmbpo.tasks.point_circle:PointCircle",
+    "HalfCheetahVelocity": "cmbpo.tasks.velocity.planar:HalfCheetahVelocity",
+    "AntVelocity": "cmbpo.tasks.velocity.spatial:AntVelocity",
+    "HopperVelocity": "cmbpo.tasks.velocity.planar:HopperVelocity",
+    "Walker2dVelocity": "cmbpo.tasks.velocity.planar:Walker2dVelocity",
+    "SwimmerVelocity": "cmbpo.tasks.velocity.planar:SwimmerVelocity",
+    "HumanoidVelocity": "cmbpo.tasks.velocity.spatial:HumanoidVelocity",
 }
 """The tasks of this package and their classes, those of the paper first, in its order."""
+
+TUNED = ("AntSafe", "HalfCheetahSafe", "AntCircle", "PointCircle")
+"""Tasks that have settings of their own; the others start as an environment of the user's does."""
 
 
 def algorithm_name(spelling: str) -> str:

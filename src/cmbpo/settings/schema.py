@@ -33,14 +33,14 @@ def _require(condition: bool, name: str, value: object, allowed: str) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class PolicySettings(Group):
-    """The Gaussian policy π_θ(a|s)."""
+    """The policy π_θ(a|s)."""
 
     PREFIX = "policy."
 
     hidden: Widths = (256, 256)
-    """Widths of the hidden tanh layers."""
+    """Widths of the hidden layers."""
     log_std: Number = -0.5
-    """Initial logarithm of the standard deviation, the same in every state."""
+    """Initial logarithm of the standard deviation (SAC-L: before the tanh)."""
     min_std: NotNegative = 0.0
     """Least standard deviation: an update never explores less."""
     last_layer_scale: NotNegative = 1.0
@@ -226,7 +226,7 @@ class ClippedSettings(Group):
 
 @dataclass(frozen=True, kw_only=True)
 class LagrangianSettings(Group):
-    """The multipliers of TRPO-L and PPO-L."""
+    """The multipliers of TRPO-L, PPO-L and SAC-L."""
 
     PREFIX = "lagrangian."
 
@@ -234,6 +234,20 @@ class LagrangianSettings(Group):
     """Softplus with Adam, or a PID controller on the constraint."""
     gains: Annotated[tuple[float, float, float], Range(0.0)] = (0.1, 0.01, 0.01)
     """Proportional, integral and derivative gain of the PID rule."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplaySettings(Group):
+    """The replay buffer, and how much is learned from it."""
+
+    PREFIX = "replay."
+
+    ratio: Annotated[int, Range(1, 100)] = 1
+    """Gradient steps of the critics for each real step; the policy makes one."""
+    size: Annotated[int, Range(1, 10**8)] = 1_000_000
+    """Real transitions kept; the newest replace the oldest."""
+    batch_size: Count = 256
+    """Transitions of one gradient step."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -281,7 +295,7 @@ class TrainSettings(Group):
     cost_limit: Annotated[tuple[float, ...], Range(0.0)] | None = None
     """d, the largest cost per episode, one number for each constraint. None: the task's own."""
     batch_size: Annotated[int, Range(1, 10**8)] = 50_000
-    """Samples, real and imagined, of one policy update."""
+    """Samples, real and imagined, of one policy update (SAC-L: real steps between two)."""
     initial_steps: Annotated[int, Range(1, 10**8)] = 20_000
     """Real steps of the untrained policy before the first update: for CMBPO's first model, and for
     the units of a policy that normalises."""
@@ -307,6 +321,7 @@ class TrainSettings(Group):
     trust_region: TrustRegionSettings = TrustRegionSettings()
     clipped: ClippedSettings = ClippedSettings()
     lagrangian: LagrangianSettings = LagrangianSettings()
+    replay: ReplaySettings = ReplaySettings()
 
     def __post_init__(self) -> None:
         """Check the values; the algorithm and the preset must be such that there are."""

@@ -1,8 +1,7 @@
-"""What the two ants share: their joints, and when an ant stands."""
+"""What the ants share: their joints, and when an ant stands."""
 
 from typing import Any
 
-import mujoco
 from jaxtyping import Bool, Float
 
 JOINTS = tuple(f"{joint}_{leg}" for leg in (1, 2, 3, 4) for joint in ("hip", "ankle"))
@@ -18,8 +17,3 @@ NQ, NV = 15, 14
 def out_of_height(z: Float[Any, "*batch"]) -> Bool[Any, "*batch"]:
     """Whether the torso is lower than 0.2 m or higher than 1.0 m."""
     return (z < 0.2) | (z > 1.0)
-
-
-def keep_going(spec: mujoco.MjSpec) -> None:
-    """Let physics that blow up be seen as they are, not be reset by MuJoCo."""
-    spec.option.disableflags |= mujoco.mjtDisableBit.mjDSBL_AUTORESET

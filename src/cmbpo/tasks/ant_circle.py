@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float
 from cmbpo.tasks import ant
 from cmbpo.tasks.drawing import scenery
 from cmbpo.tasks.physics.threads import CentredPhysics, Physics
-from cmbpo.tasks.simulated import Camera, SimulatedTask, robot
+from cmbpo.tasks.simulated import Camera, SimulatedTask, compiled, robot
 
 _START = np.array([0.0, 0.0, 0.55, 1.0, 0, 0, 0, 0, 1.0, 0, -1.0, 0, -1.0, 0, 1.0])
 _RADIUS = 10.0
@@ -83,7 +83,7 @@ class AntCircle(SimulatedTask):
         """Physics that measure the centre of mass and its velocity."""
         return CentredPhysics(self.model, _spec, self.frame_skip, threads)
 
-    def start(self, random: np.random.Generator) -> Float[np.ndarray, " state"]:
+    def start(self, random: np.random.Generator) -> Float[np.ndarray, " start"]:
         """The ant at the centre, with noise."""
         qpos = _START + 0.01 * random.standard_normal(ant.NQ)
         qvel = 0.1 * random.standard_normal(ant.NV)
@@ -121,12 +121,11 @@ def _model(*, drawn: bool) -> mujoco.MjModel:
         scenery.ring(spec, _RADIUS, scenery.ORANGE)
         for x in (-_LIMIT, _LIMIT):
             scenery.line(spec, (x, -40.0), (x, 40.0), scenery.BLUE)
-    return spec.compile()
+    return compiled(spec)
 
 
 def _spec() -> mujoco.MjSpec:
     spec = robot("ant.xml")
-    ant.keep_going(spec)
     spec.option.timestep = AntCircle.timestep
     for geom in spec.geoms:
         geom.solref[:] = [0.02, 1.0]

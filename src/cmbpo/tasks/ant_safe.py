@@ -13,7 +13,7 @@ from cmbpo.tasks import ant
 from cmbpo.tasks.drawing import scenery
 from cmbpo.tasks.physics import walls
 from cmbpo.tasks.physics.threads import Physics
-from cmbpo.tasks.simulated import Camera, SimulatedTask, robot
+from cmbpo.tasks.simulated import Camera, SimulatedTask, compiled, robot
 
 _SLOPE = np.tan(np.radians(30.0))
 _NEAR_WALL, _BEHIND_WALL = 3.2, 6.8
@@ -108,7 +108,7 @@ class AntSafe(SimulatedTask):
         """Physics that leave untouched walls alone."""
         return walls.WalledPhysics(self.model, self.ant_alone, self.frame_skip, threads)
 
-    def start(self, random: np.random.Generator) -> Float[np.ndarray, " state"]:
+    def start(self, random: np.random.Generator) -> Float[np.ndarray, " start"]:
         """The ant at the origin, with noise, and the walls above the floor, without."""
         qpos = self.model.qpos0[: ant.NQ] + random.uniform(-0.1, 0.1, ant.NQ)
         qvel = 0.1 * random.standard_normal(ant.NV)
@@ -162,7 +162,6 @@ def centre_line(x: Float[np.ndarray, "*batch"]) -> Float[np.ndarray, "*batch"]:
 @cache
 def _model(*, with_walls: bool, drawn: bool) -> mujoco.MjModel:
     spec = robot("ant.xml")
-    ant.keep_going(spec)
     floor = spec.geom("floor")
     floor.pos = [30.0, 0.0, 0.0]
     floor.size = [70.0, 25.0, 40.0]
@@ -175,4 +174,4 @@ def _model(*, with_walls: bool, drawn: bool) -> mujoco.MjModel:
             points = np.stack([corners, centre_line(corners) + off], axis=1)
             for start, end in pairwise(points):
                 scenery.line(spec, start, end, scenery.ORANGE)
-    return spec.compile()
+    return compiled(spec)

@@ -52,8 +52,7 @@ class TaskEnv(gymnasium.Env):
     ) -> tuple[Float[np.ndarray, " obs"], dict[str, Any]]:
         """Start an episode."""
         super().reset(seed=seed)
-        self._state = self.task.start(self.np_random)[None]
-        self._obs = self._copies.observe(self._state)
+        self._state, self._obs = self._copies.begin(np.zeros(1, int), [self.np_random])
         if self.render_mode == "human":
             self.render()
         return self._obs[0].copy(), {}

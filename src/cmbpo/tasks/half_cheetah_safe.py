@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from cmbpo.tasks.drawing import scenery
-from cmbpo.tasks.simulated import Camera, SimulatedTask, robot
+from cmbpo.tasks.simulated import Camera, SimulatedTask, compiled, robot
 
 _JOINTS = ("bthigh", "bshin", "bfoot", "fthigh", "fshin", "ffoot")
 _NQ = 10
@@ -92,7 +92,7 @@ class HalfCheetahSafe(SimulatedTask):
         xp = obs.__array_namespace__()
         return xp.abs(obs[..., 19]) < 0.2
 
-    def start(self, random: np.random.Generator) -> Float[np.ndarray, " state"]:
+    def start(self, random: np.random.Generator) -> Float[np.ndarray, " start"]:
         """All positions and velocities near the model's, with noise."""
         qpos = self.model.qpos0 + random.uniform(-0.1, 0.1, _NQ)
         qvel = 0.1 * random.standard_normal(_NQ)
@@ -141,10 +141,6 @@ def _drive(time: Float[np.ndarray, "N 1"]) -> Float[np.ndarray, "N 1"]:
 @cache
 def _model(*, drawn: bool) -> mujoco.MjModel:
     spec = robot("half_cheetah.xml")
-    total_mass = spec.compiler.settotalmass
-    # as an attribute of the compiler this is deprecated, and says so at every compilation
-    spec.compiler.settotalmass = -1
-    spec.option.disableflags |= mujoco.mjtDisableBit.mjDSBL_AUTORESET
     half = _OBSTACLE_START / 2
     obstacle = spec.worldbody.add_body(name="obstacle", pos=[half, 0.0, 0.7])
     obstacle.add_joint(
@@ -174,7 +170,4 @@ def _model(*, drawn: bool) -> mujoco.MjModel:
             for y in (-4.0, 4.0):
                 far = scenery.GREY if y > 0.0 else (*scenery.GREY[:3], 0.15)
                 scenery.line(spec, (x - 20.0, y), (x + 20.0, y), far, height=0.8)
-    model = spec.compile()
-    mujoco.mj_setTotalmass(model, total_mass)
-    mujoco.mj_setConst(model, mujoco.MjData(model))
-    return model
+    return compiled(spec)

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from cmbpo.tasks.drawing import scenery
-from cmbpo.tasks.simulated import Camera, SimulatedTask
+from cmbpo.tasks.simulated import Camera, SimulatedTask, compiled
 
 _RADIUS = 2.0
 _LIMIT = 1.2
@@ -70,7 +70,7 @@ class PointCircle(SimulatedTask):
         xp = obs.__array_namespace__()
         return xp.abs(obs[..., 0]) > _LIMIT
 
-    def start(self, random: np.random.Generator) -> Float[np.ndarray, " state"]:
+    def start(self, random: np.random.Generator) -> Float[np.ndarray, " start"]:
         """The point near the centre, nearly at rest."""
         qpos = random.uniform(-0.1, 0.1, 2)
         qvel = 0.1 * random.standard_normal(2)
@@ -104,7 +104,6 @@ class PointCircle(SimulatedTask):
 def _model(*, drawn: bool) -> mujoco.MjModel:
     spec = mujoco.MjSpec()
     spec.option.timestep = PointCircle.timestep
-    spec.option.disableflags |= mujoco.mjtDisableBit.mjDSBL_AUTORESET
     body = spec.worldbody.add_body(name="point", pos=[0.0, 0.0, 0.15])
     for axis, direction in (("x", [1.0, 0.0, 0.0]), ("y", [0.0, 1.0, 0.0])):
         joint = body.add_joint(
@@ -134,4 +133,4 @@ def _model(*, drawn: bool) -> mujoco.MjModel:
         scenery.ring(spec, _RADIUS, scenery.ORANGE, width=0.05)
         for x in (-_LIMIT, _LIMIT):
             scenery.line(spec, (x, -8.0), (x, 8.0), scenery.BLUE, width=0.05)
-    return spec.compile()
+    return compiled(spec)

@@ -29,11 +29,22 @@ class Camera(NamedTuple):
     azimuth: float
 
 
+class Transition(NamedTuple):
+    """A step that copies really made, with actions as given and the states before and after."""
+
+    state: Float[np.ndarray, "N state"]
+    obs: Float[np.ndarray, "N obs"]
+    act: Float[np.ndarray, "N act"]
+    next_state: Float[np.ndarray, "N state"]
+    next_obs: Float[np.ndarray, "N obs"]
+
+
 class SimulatedTask(Task):
     """A task with its robot in MuJoCo, in NumPy, for many copies at once.
 
     The state of a copy is one row [time, qpos, qvel, …]: all that its future depends on, apart from
-    its random generator.
+    its random generator. What real steps cost, and whether they end an episode, is `charged` and
+    `ended`: the known functions of observations, or, where a task knows none, a matter of states.
     """
 
     timestep: ClassVar[float]
@@ -87,6 +98,14 @@ class SimulatedTask(Task):
         xp = obs.__array_namespace__()
         return xp.zeros(obs.shape[:-1], dtype=bool)
 
+    def charged(self, step: Transition) -> Float[np.ndarray, "N cost"]:
+        """The cost of each constraint in real steps."""
+        return self.costs(step.obs, step.act, step.next_obs)
+
+    def ended(self, step: Transition) -> Bool[np.ndarray, " N"]:
+        """Whether real steps led to a terminal state."""
+        return self.terminated(step.obs, step.act, step.next_obs)
+
     def cost_terms(
         self,
         next_obs: Float[np.ndarray, "N obs"],
@@ -119,15 +138,15 @@ class SimulatedTask(Task):
         return gymnasium.make(self.env_id, task=self, disable_env_checker=True, **options)
 
     def verify(self) -> None:
-        """Nothing to do: one definition of cost and end serves robot and model."""
+        """Nothing to do: what is known serves robot and model in one definition."""
 
     def physics(self, threads: int) -> Physics:
         """What advances the states of many copies in threads."""
         return PlainPhysics(self.model, self.frame_skip, threads)
 
     @abstractmethod
-    def start(self, random: np.random.Generator) -> Float[np.ndarray, " state"]:
-        """A state at the start of an episode."""
+    def start(self, random: np.random.Generator) -> Float[np.ndarray, " start"]:
+        """A state at the start of an episode, without what the physics add to it."""
 
     @abstractmethod
     def control(
@@ -163,6 +182,7 @@ class ThreadedCopies:
         self.mishaps = Mishaps()
         self._threads = threads
         self._physics = task.physics(threads)
+        self._moving = 1 + task.model.nq + task.model.nv
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Threads and scratch memory cannot be copied, nor need they: a copy prepares its own."""
@@ -172,12 +192,9 @@ class ThreadedCopies:
         self, rows: Int[np.ndarray, " ended"], random: Sequence[np.random.Generator]
     ) -> tuple[Float[np.ndarray, "ended state"], Float[np.ndarray, "ended obs"]]:
         """States at the start of an episode, each from its own generator, and what is seen."""
-        state = np.stack([self.task.start(own) for own in random])
-        return state, self.observe(state)
-
-    def observe(self, state: Float[np.ndarray, "N state"]) -> Float[np.ndarray, "N obs"]:
-        """The observations of states at the start of an episode."""
-        return self.task.observe(state, self._physics.measure(state))
+        start = np.stack([self.task.start(own) for own in random])
+        state, measured = self._physics.begin(start)
+        return state, self.task.observe(state, measured)
 
     def step(
         self,
@@ -193,7 +210,7 @@ class ThreadedCopies:
         task = self.task
         within = np.minimum(np.maximum(act, -1.0), 1.0)
         next_state, measured = self._advance(state, task.control(state, within))
-        sound = np.abs(next_state).max(axis=1) < BLOWN_UP
+        sound = np.abs(next_state[:, : self._moving]).max(axis=1) < BLOWN_UP
         blown_up = ~(sound & np.isfinite(measured.sum(axis=1)))
         trouble = blown_up.any()
         if trouble:
@@ -207,8 +224,8 @@ class ThreadedCopies:
             next_obs[blown_up] = np.nan
             terms = {name: np.where(blown_up, 0.0, term) for name, term in terms.items()}
         reward = sum(terms.values(), np.zeros(len(state)))
-        cost = task.costs(obs, act, next_obs)
-        terminated = task.terminated(obs, act, next_obs)
+        made = Transition(state, obs, act, next_state, next_obs)
+        cost, terminated = task.charged(made), task.ended(made)
         terms |= task.cost_terms(next_obs, cost, terminated)
         never = np.zeros(len(state), bool)
         return Outcome(
@@ -236,6 +253,19 @@ def robot(name: str) -> mujoco.MjSpec:
     """The robot that Gymnasium ships under this file name, to add a scene to."""
     folder = Path(gymnasium.__file__).parent / "envs" / "mujoco" / "assets"
     return mujoco.MjSpec.from_file(str(folder / name))
+
+
+def compiled(spec: mujoco.MjSpec) -> mujoco.MjModel:
+    """The model of a scene, whose physics are seen as they are when they blow up, not reset."""
+    spec.option.disableflags |= mujoco.mjtDisableBit.mjDSBL_AUTORESET
+    total_mass = spec.compiler.settotalmass
+    # as an attribute of the compiler this is deprecated, and says so at every compilation
+    spec.compiler.settotalmass = -1
+    model = spec.compile()
+    if total_mass > 0.0:
+        mujoco.mj_setTotalmass(model, total_mass)
+        mujoco.mj_setConst(model, mujoco.MjData(model))
+    return model
 
 
 _IGNORE = ctypes.CFUNCTYPE(None, ctypes.c_char_p)(lambda message: None)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cmbpo import columns
-from cmbpo.networks import Policy
+from cmbpo.networks import Actor
 from cmbpo.training.rows import Row
 
 
@@ -14,11 +14,11 @@ from cmbpo.training.rows import Row
 class Best:
     """A policy, and what is known of it: nothing while no policy has kept the limits."""
 
-    policy: Policy
+    policy: Actor
     facts: Mapping[str, Any]
 
     @classmethod
-    def none(cls, policy: Policy) -> "Best":
+    def none(cls, policy: Actor) -> "Best":
         """No policy yet; this one stands in for the shapes."""
         return cls(policy, {})
 
@@ -31,7 +31,7 @@ class Best:
         """Policy and facts, as a checkpoint takes them."""
         return {"policy": self.policy, "facts": json.dumps(self.facts)}
 
-    def or_of(self, row: Row, policy: Policy, *, horizon: int | float | None) -> "Best":
+    def or_of(self, row: Row, policy: Actor, *, horizon: int | float | None) -> "Best":
         """This one, or the policy that acted in the update with this row, where it was better.
 
         Its return and costs are the means over the newest whole episodes. A cost counts per

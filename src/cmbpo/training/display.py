@@ -2,13 +2,13 @@
 
 import sys
 import time
-from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
 import numpy as np
-from rich.console import Console, Group
+from rich.columns import Columns
+from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.panel import Panel
 from rich.progress_bar import ProgressBar
@@ -17,6 +17,8 @@ from rich.text import Text
 
 from cmbpo import columns, streams
 from cmbpo.runs.tables import Row
+from cmbpo.training.pace import Pace, WaitPace
+from cmbpo.training.protocol import Wait
 
 RESULTS: dict[str, str] = {
     "return": columns.RETURN,
@@ -81,9 +83,9 @@ class PlainDisplay:
     ):
         """Lines to `console`, at least `every` seconds apart."""
         self._console, self._title, self._every = console, title, every
-        self._pace, self._horizon, self._so_far = _Pace(total_steps, so_far), horizon, so_far
+        self._pace, self._horizon, self._so_far = Pace(total_steps, so_far), horizon, so_far
         self._printed = -np.inf
-        self._waiting = ""
+        self._waiting, self._waits_for = "", ""
 
     def __enter__(self) -> "PlainDisplay":
         """Say what runs, and from where it goes on."""
@@ -106,6 +108,12 @@ class PlainDisplay:
             self.say(self._waiting)
             self._waiting = ""
 
+    def wait(self, wait: Wait) -> None:
+        """Say what is waited for, once."""
+        if wait.what != self._waits_for:
+            self._waits_for = wait.what
+            self.say(f"{wait.what}: {wait.total:,} {wait.unit} …")
+
     def say(self, message: str) -> None:
         """Print a line of its own. Where it cannot be, the run goes on: it is in its folder."""
         try:
@@ -125,6 +133,8 @@ class PlainDisplay:
             if label not in ("cost estimate", "imagined cost"):
                 cells = _cells(row, label, key, self._horizon)
                 parts += [f"{cell.name} {_text(label, cell)}" for cell in cells]
+        if (cut := _cut_at(row, self._horizon)) is not None:
+            parts.append(f"cut at {cut} steps by training")
         return " | ".join([*parts, f"left {_clock(self._pace.left())}"])
 
 
@@ -142,7 +152,8 @@ class LiveDisplay:
     ):
         """A table on `console`."""
         self._title = title
-        self._pace, self._horizon = _Pace(total_steps, so_far), horizon
+        self._pace, self._horizon = Pace(total_steps, so_far), horizon
+        self._wait: WaitPace | None = None
         self._row: Row = {}
         self._past: dict[str, list[float]] = {}
         for row in so_far:
@@ -162,6 +173,14 @@ class LiveDisplay:
         """Take the row of one update."""
         self._pace.note(row)
         self._take(row)
+        self._wait = None
+
+    def wait(self, wait: Wait) -> None:
+        """Take how far something is that comes before the first update."""
+        if self._wait is None or self._wait.wait.what != wait.what:
+            self._wait = WaitPace(wait)
+        else:
+            self._wait.note(wait)
 
     def _take(self, row: Row) -> None:
         for label in ("return", "cost"):
@@ -181,14 +200,22 @@ class LiveDisplay:
             for column in columns.PHASES
             if column in self._row
         ]
-        grid = Table.grid(expand=True, padding=(0, 2))
-        grid.add_row(_pairs(self._lines(RESULTS)), _pairs(self._lines(LEARNING)), _pairs(phases))
+        groups = [_pairs(x) for x in (self._lines(RESULTS), self._lines(LEARNING), phases)]
         update = (
             f"update {_number(self._row[columns.UPDATE])}" if columns.UPDATE in self._row else ""
         )
-        body: list[Table | Text] = [self._bar()]
+        body: list[RenderableType] = [self._bar()]
+        if self._wait is not None:
+            body.append(_wait_bar(self._wait))
         if self._row:
-            body += [Text(), grid]
+            # beside one another where there is room, else below: numbers are never cut
+            body += [
+                Text(),
+                Columns([g for g in groups if g.row_count], padding=(0, 3), expand=True),
+            ]
+        if (cut := _cut_at(self._row, self._horizon)) is not None:
+            words = f"training cuts episodes at {cut} steps: what whole ones cost is not known"
+            body += [Text(), Text(words, "yellow")]
         if self._past:
             body += [Text(), self._history()]
         return Panel(
@@ -242,33 +269,6 @@ class LiveDisplay:
         return table
 
 
-class _Pace:
-    """How far a run is, and how long the rest will take at the speed of the last updates."""
-
-    def __init__(self, total: int, so_far: Sequence[Row]):
-        self.total = total
-        self.done = int(so_far[-1][columns.ENV_STEPS]) if so_far else 0
-        self._began = time.monotonic()
-        self._recent: deque[tuple[float, int]] = deque(maxlen=20)
-
-    def note(self, row: Row) -> None:
-        self.done = int(row[columns.ENV_STEPS])
-        self._recent.append((time.monotonic(), self.done))
-
-    def elapsed(self) -> float:
-        return time.monotonic() - self._began
-
-    def left(self) -> float | None:
-        """Seconds, or None while nothing is known."""
-        if len(self._recent) < 2:
-            return None
-        (t0, n0), (t1, n1) = self._recent[0], self._recent[-1]
-        if n1 <= n0:
-            return None
-        seconds = (self.total - n1) * (t1 - t0) / (n1 - n0)
-        return max(seconds - (time.monotonic() - t1), 0.0)
-
-
 def _pairs(lines: Iterable[tuple[str, str | Text]]) -> Table:
     table = Table.grid(padding=(0, 2))
     table.add_column(style="dim", no_wrap=True)
@@ -286,7 +286,32 @@ class _Cell(NamedTuple):
 
 def _is_short(row: Row, horizon: int | None) -> bool:
     """Whether episodes end long before their time: what one costs then says little of a whole."""
-    return horizon is not None and float(row.get(columns.LENGTH, np.inf)) < WHOLE * horizon
+    if horizon is None:
+        return False
+    length = float(row.get(columns.LENGTH, np.inf))
+    return length < WHOLE * horizon or _cut_at(row, horizon) is not None
+
+
+def _cut_at(row: Row, horizon: int | None) -> str | None:
+    """At which of how many steps training ends episodes, where it is long before their time."""
+    steps = float(row.get(columns.EPISODE_STEPS, np.inf))
+    if horizon is None or not steps < WHOLE * horizon:
+        return None
+    return f"{_number(int(steps))} of {_number(horizon)}"
+
+
+def _wait_bar(pace: WaitPace) -> Group:
+    """What is waited for, how far it is, and how long it takes at most."""
+    wait = pace.wait
+    line = Table.grid(expand=True, padding=(0, 2))
+    line.add_column(no_wrap=True)
+    line.add_column(ratio=1)
+    for _ in range(2):
+        line.add_column(justify="right", no_wrap=True)
+    left = "" if pace.left() is None else f"{_clock(pace.left())} left"
+    far = f"{wait.done:,} of {wait.total:,} {wait.unit}"
+    line.add_row(wait.what, ProgressBar(total=wait.total, completed=wait.done), far, left)
+    return Group(line, *([Text(wait.note, "dim", justify="right")] if wait.note else []))
 
 
 def _cells(row: Row, label: str, key: str, horizon: int | None = None) -> Iterator[_Cell]:

@@ -10,7 +10,7 @@ from typing import Any
 from cmbpo import interruption
 from cmbpo.envs.find import IN_PYTHON, find_task
 from cmbpo.envs.making import Environment
-from cmbpo.networks import Policy
+from cmbpo.networks import Actor
 from cmbpo.runs.curves import plot_run
 from cmbpo.runs.errors import NonFiniteError
 from cmbpo.runs.own_files import require_own_files
@@ -22,7 +22,8 @@ from cmbpo.settings.trust import flag_for_acting, flag_for_training, require_for
 from cmbpo.tasks.task import Task
 from cmbpo.training import device, display, memory
 from cmbpo.training.keeper import Keeper
-from cmbpo.training.protocol import RunInProgress
+from cmbpo.training.pace import Forecast
+from cmbpo.training.protocol import RunInProgress, Wait
 from cmbpo.training.rows import Row
 
 Callback = Callable[[Mapping[str, Any]], None]
@@ -30,7 +31,7 @@ Callback = Callable[[Mapping[str, Any]], None]
 
 def run(
     settings: TrainSettings, callbacks: Sequence[Callback] = (), env: Environment | None = None
-) -> tuple[Path, Policy]:
+) -> tuple[Path, Actor]:
     """Train from the start, in a new run folder; `env` is the user's own, made in Python."""
     with interruption.noted(second_raises=True) as interrupted:
         backend = device.use(settings.device)
@@ -53,7 +54,7 @@ def resume(
     *,
     start_anew: bool = False,
     trusted: bool = False,
-) -> tuple[Path, Policy]:
+) -> tuple[Path, Actor]:
     """Go on with a run from its newest good checkpoint; or start it anew, the old one set aside.
 
     Unless it is `trusted`, what its settings ask for beyond its own folder is refused.
@@ -92,8 +93,8 @@ def make_update(
     keeper: Keeper,
     view: display.LiveDisplay | display.PlainDisplay,
     callbacks: Sequence[Callback] = (),
-) -> None:
-    """One policy update, with all that is recorded, kept and shown of it."""
+) -> Row:
+    """One policy update, with all that is recorded, kept and shown of it; its row."""
     acting = trainer.policy
     row = _step(trainer, folder)
     # Before the checkpoint: it notes how far they go, and resuming cuts them there.
@@ -107,6 +108,7 @@ def make_update(
         callback(row)
     if trainer.update % trainer.settings.checkpoint_every == 0:
         keeper.save()
+    return row
 
 
 def _loop(
@@ -115,7 +117,7 @@ def _loop(
     keeper: Keeper,
     callbacks: Sequence[Callback],
     interrupted: Sequence[int],
-) -> Policy:
+) -> Actor:
     settings = trainer.settings
     title = f"{settings.algo} on {settings.env_id}, seed {settings.seed}"
     so_far = display.rows(read_table(folder.progress.path)) if folder.progress.rows else ()
@@ -124,12 +126,15 @@ def _loop(
         title, total_steps=settings.total_steps, horizon=horizon, so_far=so_far
     ) as view:
         view.say(f"run folder: {folder.folder}")
+        forecast = Forecast(settings)
         try:
             if trainer.env_steps == 0 and not interrupted:
-                _warm_up(trainer, folder, view)
+                _warm_up(trainer, folder, view, forecast)
                 keeper.begin()
             while trainer.env_steps < settings.total_steps and not interrupted:
-                make_update(trainer, folder, keeper, view, callbacks)
+                row = make_update(trainer, folder, keeper, view, callbacks)
+                if (sentence := forecast.sentence(row)) is not None:
+                    view.say(sentence)
             keeper.save()
         except BaseException as failure:
             keeper.rescue(failure)
@@ -156,15 +161,21 @@ def _loop(
 
 
 def _warm_up(
-    trainer: RunInProgress, folder: Run, view: display.LiveDisplay | display.PlainDisplay
+    trainer: RunInProgress,
+    folder: Run,
+    view: display.LiveDisplay | display.PlainDisplay,
+    forecast: Forecast,
 ) -> None:
+    def watch(wait: Wait) -> None:
+        view.wait(wait)
+        forecast.wait(wait)
+
     if trainer.settings.first_episode is not None:
         view.say(
             f"episodes of {trainer.settings.first_episode} steps at first; they grow"
             " while the cost is within its target"
         )
-    view.say("first real steps and first model …")
-    trainer.warm_up()
+    trainer.warm_up(watch=watch)
     folder.record_episodes(trainer.take_episodes())
     for sentence in (*trainer.take_sentences(), *trainer.doubts()):
         view.say(sentence)

@@ -40,7 +40,13 @@ def least(settings: TrainSettings, task: Task) -> dict[str, int]:
         "critic.hidden": trained * critics * _weights(obs, settings.critic.hidden, 1),
         "batch_size": row * settings.batch_size,
     }
-    if ALGORITHMS[settings.algo].data == "real and imagined":
+    data = ALGORITHMS[settings.algo].data
+    if data == "replay":
+        # The critics of reward and costs are two networks each, and a slow copy of both.
+        network = _weights(obs + act, settings.critic.hidden, 1)
+        needs["critic.hidden"] = (trained + NUMBER) * 2 * (1 + costs) * network
+        needs["replay.size"] = NUMBER * (2 * obs + act + costs + 2) * settings.replay.size
+    if data == "real and imagined":
         ensemble, rollout = settings.ensemble, settings.rollout
         network = _weights(obs + act, ensemble.hidden, 2 * (obs + 1))
         needs |= {

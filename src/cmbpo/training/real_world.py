@@ -12,7 +12,7 @@ from cmbpo.data.collect import collect
 from cmbpo.data.ledger import Episode, Ledger
 from cmbpo.envs.failures import EnvironmentFailure, told
 from cmbpo.envs.simulator import Simulator
-from cmbpo.networks import Policy
+from cmbpo.networks import Actor
 from cmbpo.settings.schema import TrainSettings
 from cmbpo.tasks.task import Task
 from cmbpo.trajectory import Steps
@@ -62,7 +62,7 @@ class RealWorld:
         self.regret = float(state["regret"])
         self.violating_episodes = int(state["violating_episodes"])
 
-    def collect(self, policy: Policy, *, steps: int, rows: int, key: PRNGKeyArray) -> Steps:
+    def collect(self, policy: Actor, *, steps: int, rows: int, key: PRNGKeyArray) -> Steps:
         """Let the policy act for `steps` steps in every copy."""
         try:
             real, episodes = collect(

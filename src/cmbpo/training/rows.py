@@ -18,6 +18,7 @@ from cmbpo.model.state import Imagined, Model
 from cmbpo.policy.directions import CASES
 from cmbpo.theory.bound import Practical
 from cmbpo.training.learner import BatchValues, CostMeasure, CriticFit
+from cmbpo.training.replay_learner import ReplayUpdate
 
 Row = dict[str, float | int | str]
 Values = Mapping[Column, Any]
@@ -124,6 +125,27 @@ def _of_quality(quality: Quality | None, which: int) -> Iterable[tuple[Column, A
     if quality is not None:
         for field, pair in _COST_QUALITY.items():
             yield pair[which], getattr(quality, field)
+
+
+def of_replay(update: ReplayUpdate, cost: CostMeasure) -> dict[Column, Any]:
+    """The columns of an update from the replay buffer, in the units of rewards and costs."""
+    step, units = update.step, update.units
+    return jax.device_get(
+        {
+            columns.COST_ESTIMATE: cost.used,
+            columns.REAL_COST: cost.real,
+            columns.STANDARD_ERROR: cost.standard_error,
+            columns.POLICY_STD: update.policy_std,
+            columns.ENTROPY: step.entropy,
+            columns.TEMPERATURE: update.temperature * units.reward,
+            columns.TARGET: step.target[0] * units.reward,
+            columns.COST_TARGET: -step.target[1:] * units.cost,
+            columns.CRITIC_LOSS: step.critic_loss[0],
+            columns.COST_CRITIC_LOSS: step.critic_loss[1:],
+            columns.POLICY_LOSS: step.policy_loss,
+            columns.MULTIPLIER: update.multiplier,
+        }
+    )
 
 
 def of_bound(kept: Practical) -> Values:

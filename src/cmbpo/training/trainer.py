@@ -28,6 +28,7 @@ from cmbpo.settings.schema import TrainSettings
 from cmbpo.tasks.task import Task
 from cmbpo.theory.predicted_vs_real import Prediction, no_prediction
 from cmbpo.training import learner, rows
+from cmbpo.training.protocol import Wait, Watch, nobody_watches
 from cmbpo.training.real_world import RealWorld
 from cmbpo.training.rows import Row, Update
 from cmbpo.trajectory import Samples, Steps
@@ -149,7 +150,7 @@ class Trainer:
         most = settings.real_share.max_real if self._imagines else settings.batch_size
         return -(-most // settings.num_envs)
 
-    def warm_up(self, *, epochs: int = model.FIRST_EPOCHS) -> None:
+    def warm_up(self, *, epochs: int = model.FIRST_EPOCHS, watch: Watch = nobody_watches) -> None:
         """Steps of the untrained policy, the first model, and the limits d_m and d_H."""
         settings, now = self.settings, self.learner
         if not self._warms_up:
@@ -159,6 +160,7 @@ class Trainer:
         wanted = self.env_steps + settings.initial_steps
         seen = []
         while self.env_steps < wanted:
+            watch(Wait("first real steps", self.env_steps, wanted, "steps"))
             steps = min(self.rows, -(-(wanted - self.env_steps) // settings.num_envs))
             real = self._collect(steps)
             seen.append(np.asarray(real.obs[:steps]).reshape(-1, real.obs.shape[-1]))
@@ -168,7 +170,14 @@ class Trainer:
             policy = learner.first_normaliser(self.learner.policy, np.concatenate(seen))
             self._set(policy=policy)
         if self.learner.model is not None:
-            fitted = model.fit_models(self.learner.model, self.static, epochs=epochs, key=key_fit)
+            watch(Wait("first model", 0, epochs, "epochs at most"))
+            fitted = model.fit_models(
+                self.learner.model,
+                self.static,
+                epochs=epochs,
+                key=key_fit,
+                watch=lambda *now: watch(_first_fit(epochs, *now)),
+            )
             policy = self.learner.policy
             # After the units: D̄₀ is of the policy that the first update will act with.
             self._set(model=model.set_limits(fitted, policy, self.static, self._known, key_limits))
@@ -341,3 +350,8 @@ class Trainer:
     def close(self) -> None:
         """Let go of the copies."""
         self.real.close()
+
+
+def _first_fit(epochs: int, done: int, learning: int, networks: int) -> Wait:
+    note = f"{learning} of {networks} networks still learn"
+    return Wait("first model", done, epochs, "epochs at most", note)

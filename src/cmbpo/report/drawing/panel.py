@@ -122,16 +122,26 @@ def common_grid(curves: Sequence[Curve], points: int) -> np.ndarray | None:
     return _grid(low, high, points) if low < high else None
 
 
-def stretches(curves: Sequence[Curve], points: int) -> Curve:
-    """Mean in stretches that are even on a log axis; those without a value are left out."""
-    x = np.concatenate([c[0] for c in curves])
-    y = np.concatenate([c[1] for c in curves])
+def stretches(x: np.ndarray, y: np.ndarray, points: int) -> Curve:
+    """Means of a curve in stretches that are even on a log axis; or as it is where it has few."""
     if len(x) <= points:
-        order = np.argsort(x, kind="stable")
-        return x[order], y[order]
+        return x, y
     edges = _grid(x.min(), x.max() * (1 + 1e-9), points + 1)
     place = np.clip(np.searchsorted(edges, x, side="right") - 1, 0, points - 1)
     count = np.bincount(place, minlength=points)
     filled = count > 0
     means = [np.bincount(place, v, points)[filled] / count[filled] for v in (x, y)]
     return means[0], means[1]
+
+
+def mean_of_seeds(curves: Sequence[Curve], points: int) -> Curve:
+    """The mean over seeds at each place, of curves in `stretches`, as far as all of them go.
+
+    Were their points put into one row instead, it would jump from seed to seed. A seed of a single
+    point says nothing yet; where no place is common to the others, the longest stands for all.
+    """
+    drawn = [stretches(x, y, points) for x, y in curves if len(x) > 1]
+    common = common_grid(drawn, points) if drawn else None
+    if common is None:
+        return max((stretches(x, y, points) for x, y in curves), key=lambda curve: len(curve[0]))
+    return common, np.mean([np.interp(common, x, y) for x, y in drawn], axis=0)

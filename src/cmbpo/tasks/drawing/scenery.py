@@ -66,3 +66,11 @@ def ring(
     points = radius * np.stack([np.cos(angles), np.sin(angles)], axis=1)
     for start, end in pairwise(points):
         line(spec, start, end, colour, width=width)
+
+
+def endless(spec: mujoco.MjSpec) -> None:
+    """Draw the robots' floor without end, in squares of a metre: a fast robot would leave it."""
+    spec.geom("floor").size = [0.0, 0.0, 1.0]
+    material = spec.material("MatPlane")
+    material.texuniform = True
+    material.texrepeat = [1.0, 1.0]

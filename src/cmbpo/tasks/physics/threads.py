@@ -1,7 +1,8 @@
 """Many copies of a MuJoCo model, advanced in threads: rows of states in, rows of states out.
 
 What happens to a row depends on that row and its controls alone, so that results are the same to
-the bit for any number of copies and threads. The solver therefore starts cold at every call.
+the bit for any number of copies and threads. The solver therefore starts cold at every call, or
+from what the row itself holds.
 """
 
 from collections.abc import Callable
@@ -16,7 +17,9 @@ from jaxtyping import Float
 
 _State = mujoco.mjtState
 _ROW = _State.mjSTATE_TIME | _State.mjSTATE_QPOS | _State.mjSTATE_QVEL
-_INPUT = _ROW | _State.mjSTATE_WARMSTART | _State.mjSTATE_CTRL
+WARM_ROW = _ROW | _State.mjSTATE_WARMSTART
+"""Rows that hold the solver's warm start as well."""
+_INPUT = WARM_ROW | _State.mjSTATE_CTRL
 
 Measure = Callable[[mujoco.MjModel, mujoco.MjData, np.ndarray], None]
 """Writes what a task needs to know beyond the state, such as contact forces, into an array."""
@@ -26,8 +29,10 @@ Measure = Callable[[mujoco.MjModel, mujoco.MjData, np.ndarray], None]
 class Physics(Protocol):
     """What advances the states of many copies."""
 
-    def measure(self, state: Float[np.ndarray, "N state"]) -> Float[np.ndarray, "N measured"]:
-        """What is measured in the given states, without advancing them."""
+    def begin(
+        self, start: Float[np.ndarray, "N start"]
+    ) -> tuple[Float[np.ndarray, "N state"], Float[np.ndarray, "N measured"]]:
+        """The states at the start of an episode, with all that is kept, and what is measured."""
         ...
 
     def step(
@@ -46,6 +51,12 @@ class PlainPhysics:
         self._frame_skip = frame_skip
         self._rollout = mujoco.rollout.Rollout(nthread=threads if threads > 1 else 0)
         self._data = [mujoco.MjData(model) for _ in range(threads)]
+
+    def begin(
+        self, start: Float[np.ndarray, "N start"]
+    ) -> tuple[Float[np.ndarray, "N state"], Float[np.ndarray, "N measured"]]:
+        """The states as they are, and what is measured there."""
+        return start, self.measure(start)
 
     def measure(self, state: Float[np.ndarray, "N state"]) -> Float[np.ndarray, "N measured"]:
         """Nothing."""
@@ -141,9 +152,18 @@ def _crowded(robot: Callable[[], mujoco.MjSpec], size: int) -> mujoco.MjModel:
 class Scene:
     """One model, with the scratch memory of each thread, advanced copy by copy."""
 
-    def __init__(self, model: mujoco.MjModel, frame_skip: int, threads: int, measure: Measure):
-        """Prepare the scratch memory of `threads` threads."""
+    def __init__(
+        self,
+        model: mujoco.MjModel,
+        frame_skip: int,
+        threads: int,
+        measure: Measure,
+        *,
+        row: int = _ROW,
+    ):
+        """Prepare the scratch memory of `threads` threads; `row` says what a state holds."""
         self.model = model
+        self._row = row
         self._frame_skip = frame_skip
         self._data = [mujoco.MjData(model) for _ in range(threads)]
         self._measure = measure
@@ -153,7 +173,8 @@ class Scene:
     ) -> Float[np.ndarray, "N given"]:
         """The rows that `advance` takes."""
         # The zeros are the solver's warm start: what a copy did before must not matter.
-        return np.concatenate([state, np.zeros((len(state), self.model.nv)), control], axis=1)
+        cold = np.zeros((len(state), self.model.nv if self._row == _ROW else 0))
+        return np.concatenate([state, cold, control], axis=1)
 
     def advance(
         self, thread: int, given: np.ndarray, state: np.ndarray, measured: np.ndarray
@@ -163,14 +184,7 @@ class Scene:
         mujoco.mj_setState(self.model, data, given, _INPUT)
         mujoco.mj_step(self.model, data, self._frame_skip)
         self._measure(self.model, data, measured)
-        mujoco.mj_getState(self.model, data, state, _ROW)
-
-    def measure(self, state: np.ndarray, measured: np.ndarray) -> None:
-        """Write what is measured in a state, without advancing it."""
-        data = self._data[0]
-        mujoco.mj_setState(self.model, data, state, _ROW)
-        mujoco.mj_forward(self.model, data)
-        self._measure(self.model, data, measured)
+        mujoco.mj_getState(self.model, data, state, self._row)
 
 
 class Crew:

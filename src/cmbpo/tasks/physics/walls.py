@@ -76,9 +76,11 @@ class WalledPhysics:
         )
         self._drop = self._record_drop()
 
-    def measure(self, state: Float[np.ndarray, "N state"]) -> Float[np.ndarray, "N measured"]:
-        """Zeros: at the start of an episode no force is needed."""
-        return np.zeros((len(state), self._measured))
+    def begin(
+        self, start: Float[np.ndarray, "N start"]
+    ) -> tuple[Float[np.ndarray, "N state"], Float[np.ndarray, "N measured"]]:
+        """The states as they are, and zeros: at the start of an episode no force is needed."""
+        return start, np.zeros((len(start), self._measured))
 
     def step(
         self, state: Float[np.ndarray, "N state"], control: Float[np.ndarray, "N ctrl"]

@@ -1,0 +1,1 @@
+"""Gymnasium's robots with a limit on their speed, as in Safety-Gymnasium."""

@@ -1,0 +1,96 @@
+"""What a run will take is foreseen from what its first minutes took."""
+
+import pytest
+
+from cmbpo.training import pace
+from cmbpo.training.pace import Forecast, WaitPace, words
+from cmbpo.training.protocol import Wait
+from tests.tiny import tiny
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """Seconds that pass when the test says so."""
+    now = [0.0]
+    monkeypatch.setattr(pace.time, "monotonic", lambda: now[0])
+    return now
+
+
+def epochs(done: int) -> Wait:
+    return Wait("first model", done, 200, "epochs at most")
+
+
+def test_the_time_left_of_a_wait_does_not_count_what_came_before_its_first_report(clock):
+    waited = WaitPace(epochs(0))
+    assert waited.left() is None
+    clock[0] = 30.0  # which was compiling, most of it
+    waited.note(epochs(1))
+    assert waited.left() is None
+    clock[0] = 34.0
+    waited.note(epochs(3))
+    assert waited.seconds_each() == 2.0
+    assert waited.left() == 2.0 * 197
+    clock[0] = 44.0
+    assert waited.left() == 2.0 * 197 - 10.0
+
+
+def rows(*seconds: float, model: float = 0.0):
+    """Updates of 1,000 steps after 20,000, each of so many seconds besides the fit."""
+    for i, other in enumerate(seconds, start=1):
+        yield {
+            "TotalEnvSteps": 20_000 + 1000 * i,
+            "Time/Epoch": other + model,
+            "Time/Model": model,
+        }
+
+
+def test_the_rest_is_foreseen_after_the_second_update_only():
+    forecast = Forecast(tiny("cpo", total_steps=62_000))
+    said = [forecast.sentence(row) for row in rows(60.0, 3.0, 9.0)]
+    assert said == [None, "about 2 min to go on this machine (40 updates of 3 s)", None]
+
+
+def simulated(settings, *, other: float, per_row: float) -> float:
+    """Seconds of all updates after the second, a fit of every row seen so far among them."""
+    steps, fresh, spent = settings.initial_steps, 0, 0.0
+    for update in range(1, 10_000):
+        steps, fresh = steps + 1000, fresh + 1000
+        took = other
+        if fresh >= settings.ensemble.fit_every:
+            took += per_row * settings.ensemble.epochs * min(steps, settings.archive_size)
+            fresh = 0
+        spent += took if update > 2 else 0.0
+        if steps >= settings.total_steps:
+            return spent
+    raise AssertionError
+
+
+@pytest.mark.parametrize("fit_every", [1000, 4000])
+@pytest.mark.parametrize("total", [60_000, 600_000])
+def test_fits_are_foreseen_to_grow_with_the_archive(clock, fit_every, total):
+    """Though none may lie in the second update; networks that stop early make no epoch cheap."""
+    changes = {"ensemble.fit_every": fit_every, "ensemble.epochs": 4, "archive_size": 80_000}
+    settings = tiny("cmbpo", total_steps=total, initial_steps=20_000, **changes)
+    forecast, per_row = Forecast(settings), 1e-5
+    for done in (0, 1, 3, 7, 15, 31, 63, 127, 200):
+        forecast.wait(epochs(done))
+        clock[0] += 0.2 * (min(done, 16) + 1)
+    foreseen = [forecast.sentence(row) for row in rows(60.0, 2.0)][1]
+    assert foreseen is not None
+    expected = simulated(settings, other=2.0, per_row=per_row)
+    number, unit = foreseen.split()[1:3]
+    seconds = float(number) * {"s": 1, "min": 60, "h": 3600}[unit]
+    assert seconds == pytest.approx(expected, rel=0.25)
+
+
+def test_a_run_that_ends_with_its_second_update_is_not_foreseen():
+    forecast = Forecast(tiny("cpo", total_steps=22_000))
+    assert [forecast.sentence(row) for row in rows(60.0, 3.0)] == [None, None]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [(40.0, "40 s"), (1500.0, "25 min"), (5900.0, "98 min"), (9e3, "2.5 h"), (8e4, "22 h")],
+)
+def test_durations_are_said_as_roughly_as_they_are_known(seconds, said):
+    assert words(seconds) == said
