@@ -64,6 +64,7 @@ SEAMS = {
     "cmbpo.evaluation.evaluate": ("main",),
     "cmbpo.runs.verify": ("main",),
     "cmbpo.evaluation.export": ("main",),
+    "cmbpo.evaluation.watch": ("main",),
     "cmbpo.envs.check": ("main",),
     "cmbpo.tasks.listing": ("show", "draw"),
     "cmbpo.experiments.drive": ("main",),

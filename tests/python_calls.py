@@ -39,7 +39,7 @@ def call(random: Random) -> Call:
         algo = random.choice(ODD)
     if random.random() < 0.15:
         env = random.choice(ODD)
-    kind = random.randrange(5)
+    kind = random.randrange(6)
     if kind == 0:
         start = random.choice(["default", "paper", random.choice(ODD)])
         return Call(f"preset({algo!r}, {env!r}, {start!r})", lambda: cmbpo.preset(algo, env, start))
@@ -49,6 +49,11 @@ def call(random: Random) -> Call:
     if kind == 2:
         folder = random.choice(ODD)
         return Call(f"load({folder!r})", lambda: cmbpo.load(folder))
+    if kind == 3:
+        steps = random.choice([1000, 1e6, *ODD])
+        return Call(
+            f"Agent().learn({steps!r}, callback=5)", lambda: cmbpo.Agent().learn(steps, callback=5)
+        )
     return Call(
         f"Agent({algo!r}, {env!r}, **{changes!r})", lambda: cmbpo.Agent(algo, env, **changes)
     )

@@ -1,14 +1,17 @@
 """An agent is made, learns, acts, is judged and comes back, in a few words of Python."""
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
+import gymnasium
 import numpy as np
 import pytest
 
 import cmbpo
 from cmbpo.settings.presets import preset
 from tests.envs.test_custom_task import Cart, limited
-from tests.tiny import tiny
+from tests.tiny import rows, tiny
 
 
 def test_an_agent_has_the_settings_of_its_preset_and_its_changes():
@@ -36,14 +39,84 @@ def test_an_agent_that_has_not_learned_says_so():
 @pytest.fixture(scope="module")
 def learned(tmp_path_factory):
     settings = tiny("trpo", tmp_path_factory.mktemp("runs"), total_steps=800)
-    rows = []
-    return cmbpo.Agent.of_settings(settings).learn(callbacks=[rows.append]), rows
+    seen = []
+    agent = cmbpo.Agent.of_settings(settings)
+    return agent.learn(callback=lambda _, row: seen.append(row)), seen
 
 
 def test_callbacks_get_the_row_of_each_update(learned):
-    _, rows = learned
-    assert [row["TotalEnvSteps"] for row in rows] == [600, 1000]
-    assert [row["Train/Epoch"] for row in rows] == [1, 2]
+    _, seen = learned
+    assert [row["TotalEnvSteps"] for row in seen] == [600, 1000]
+    assert [row["Train/Epoch"] for row in seen] == [1, 2]
+
+
+def test_five_habits_of_a_user_of_stable_baselines3(learned, tmp_path):
+    """Construct, learn twice, a callback that stops, save and load, predict."""
+    whole, _ = learned
+    changes = {"seed": 0, "num_envs": 5, "batch_size": 400, "initial_steps": 200}
+    critic = {"hidden": [8], "members": 2, "batch_size": 100, "epochs": 2}
+    groups = {"policy": {"hidden": [8]}, "critic": critic, "log_dir": tmp_path / "runs"}
+    agent = cmbpo.Agent("trpo", "PointCircle-v0", device="cpu", **changes, **groups)
+
+    agent.learn(500)
+    first = agent.folder
+    assert len(rows(agent.folder)) == 1, "600 steps: updates are whole"
+    agent.learn(300)
+    assert agent.folder == first, "it went on"
+    assert rows(agent.folder) == rows(whole.folder), "as one learn(800) would have"
+
+    stands = []
+
+    def stop_at_1400(agent: cmbpo.Agent, row: Mapping[str, Any]) -> bool:
+        agent.save(tmp_path / "newest")
+        stands.append((row["TotalEnvSteps"], agent.evaluate(episodes=1).deterministic.returns[0]))
+        return row["TotalEnvSteps"] < 1400
+
+    agent.learn(total_steps=100_000, callback=stop_at_1400)
+    assert [steps for steps, _ in stands] == [1400]
+    assert len({value for _, value in stands}) == len(stands)
+
+    agent.save(tmp_path / "mine")
+    del agent
+    again = cmbpo.load(tmp_path / "mine")
+    obs, _ = gymnasium.make("cmbpo/PointCircle-v0").reset(seed=0)
+    np.testing.assert_array_equal(
+        again.predict(obs), cmbpo.load(tmp_path / "newest").predict(obs), "saved in the callback"
+    )
+    again.learn(400)
+    assert again.folder == tmp_path / "mine"
+    assert [int(row["TotalEnvSteps"]) for row in rows(again.folder)] == [600, 1000, 1400, 1800]
+    assert len(rows(first)) == 3, "what was saved is a run of its own"
+
+
+def test_without_a_number_an_agent_learns_to_its_total_and_then_says_so(learned):
+    agent, _ = learned
+    with pytest.warns(UserWarning, match=r"nothing to learn: .* has taken 1000 steps, and 800"):
+        assert agent.learn() is agent
+
+
+def test_the_best_policy_alone_does_not_learn(learned):
+    best = cmbpo.load(learned[0].folder)
+    best._is_best = True
+    with pytest.raises(ValueError, match=r"the best policy of .* alone, without what learns"):
+        best.learn(100)
+
+
+def test_a_run_does_not_go_on_in_another_environment(learned):
+    agent = cmbpo.load(learned[0].folder, env="cmbpo/PointCircle-v0")
+    with pytest.raises(ValueError, match=r"was trained on PointCircle-v0.*init_from="):
+        agent.learn(100)
+
+
+def test_an_agent_begins_with_what_another_has_learned(learned, tmp_path):
+    settings = tiny("trpo", tmp_path, total_steps=400, init_from=learned[0].folder, seed=9)
+    careful = replace(settings, trust_region=replace(settings.trust_region, max_kl=1e-8))
+    obs = np.random.default_rng(0).normal(size=(50, 4))
+    act = learned[0].predict(obs)
+    tuned = cmbpo.Agent.of_settings(careful).learn()
+    np.testing.assert_allclose(tuned.predict(obs), act, atol=1e-2)
+    fresh = cmbpo.Agent.of_settings(replace(careful, init_from=None)).learn()
+    assert np.abs(fresh.predict(obs) - act).max() > 0.1
 
 
 def test_an_agent_acts_on_one_observation_and_on_many_within_its_bounds(learned):
@@ -65,6 +138,8 @@ def test_an_agent_acts_on_one_observation_and_on_many_within_its_bounds(learned)
         (np.zeros((5, 7)), r"the shape \(5, 7\)"),
         (np.zeros(()), r"the shape \(\)"),
         ([0.0, np.nan, 0.0, np.inf], "and 2 numbers that are not finite"),
+        ("right", "the observation is 'right'; allowed: 4 finite numbers, or rows of so many"),
+        ([[0.0, 0.0], [0.0]], r"the observation is \[\[0.0, 0.0\], \[0.0\]\]; allowed"),
     ],
 )
 def test_an_observation_that_cannot_be_is_named(learned, obs, said):
@@ -111,3 +186,6 @@ def test_an_agent_learns_acts_and_comes_back_from_an_environment_made_in_python(
         cmbpo.load(agent.folder)
     for given in (make, make()):
         np.testing.assert_array_equal(cmbpo.load(agent.folder, env=given).predict(obs), act)
+    again = cmbpo.load(agent.folder, env=make).learn(200)
+    assert [int(row["TotalEnvSteps"]) for row in rows(agent.folder)] == [300, 500, 700]
+    assert (again.predict(obs) != act).any()

@@ -38,13 +38,15 @@ PACKAGES: dict[str, set[str]] = {
         "normalisation",
         *("data", "policy", "model", "algorithms", "theory", "tasks", "envs", "runs"),
     },
-    "evaluation": {"settings", "streams", "networks", "normalisation", "tasks", "envs", "runs"},
+    "evaluation": {
+        *("settings", "columns", "streams", "networks", "normalisation", "tasks", "envs", "runs"),
+    },
     "report": {"settings", "columns", "streams", "runs"},
     "experiments": {"settings", "columns", "interruption", "envs", "runs", "training"},
     "bench": {"settings", "columns", "data", "algorithms", "tasks", "envs", "runs", "training"},
     # what users touch
     "agent": {"settings", "networks", "envs", "runs", "training", "evaluation"},
-    "__init__": {"settings", "tasks", "agent"},
+    "__init__": {"settings", "tasks", "evaluation", "agent"},
     "cli": {
         *("__init__", "settings", "streams", "interruption", "theory", "tasks", "envs", "runs"),
         *("training", "evaluation", "report", "experiments", "bench"),
@@ -177,7 +179,8 @@ def test_the_mathematics_needs_no_simulator():
 
 def test_what_is_public_is_listed_and_there():
     assert sorted(cmbpo.__all__) == [
-        *("Agent", "TrainSettings", "__version__", "load", "preset", "tasks"),
+        *("Agent", "EvalCallback", "TrainSettings", "__version__", "load", "preset"),
+        *("register_algorithm", "tasks"),
     ]
     for name in cmbpo.__all__:
         assert getattr(cmbpo, name) is not None

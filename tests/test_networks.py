@@ -136,7 +136,7 @@ def test_the_density_of_a_squashed_gaussian_is_the_derivative_of_its_distributio
     noise = (np.arctanh(act) - mean) / deviation
     pi = squashed(np.full((41, 1), mean), np.full((41, 1), deviation))
     found, log_prob = pi.draw(jnp.asarray(noise[:, None]))
-    np.testing.assert_allclose(found[:, 0], act, rtol=1e-9)
+    np.testing.assert_allclose(found[:, 0], act, atol=1e-9)
     step = 1e-6
     above, below = (stats.norm.cdf((np.arctanh(act + d) - mean) / deviation) for d in (step, -step))
     np.testing.assert_allclose(np.exp(log_prob), (above - below) / (2 * step), rtol=1e-4, atol=1e-9)
@@ -203,9 +203,29 @@ def test_both_policies_act_as_their_distribution_draws(n):
     np.testing.assert_allclose(jax.vmap(tanh.act)(obs, noise), expected, rtol=1e-5)
 
 
-def test_layer_norm_gives_each_activation_inputs_of_mean_zero_and_deviation_one():
-    net = Mlp((4, 32, 1), activation=lambda x: x, layer_norm=True, key=jax.random.key(0))
-    last = eqx.tree_at(lambda n: n.layers[-1].weight, net, jnp.ones((1, 32)))
-    np.testing.assert_allclose(last(jnp.arange(4.0)), 0.0, atol=1e-4)
-    square = eqx.tree_at(lambda n: n.activation, last, lambda x: x**2)
-    np.testing.assert_allclose(square(jnp.arange(4.0)), 32.0, rtol=1e-3)
+@pytest.mark.parametrize(("activation", "total"), [(jnp.positive, 0.0), (jnp.square, 32.0)])
+def test_layer_norm_gives_each_activation_inputs_of_mean_zero_and_deviation_one(activation, total):
+    net = Mlp((4, 32, 1), activation=activation, layer_norm=True, key=jax.random.key(0))
+    summing = eqx.tree_at(lambda n: n.layers[-1].weight, net, jnp.ones((1, 32)))
+    np.testing.assert_allclose(summing(jnp.arange(4.0)), total, rtol=1e-3, atol=1e-4)
+
+
+def test_a_policy_that_compresses_tells_far_observations_apart_where_tanh_is_flat():
+    def mean(compresses: bool, obs: float) -> np.ndarray:
+        policy = Policy(
+            1,
+            2,
+            hidden=(16,),
+            log_std=0.0,
+            last_layer_scale=1.0,
+            compresses=compresses,
+            key=jax.random.key(0),
+        )
+        units = Normaliser(jnp.array([2.0]), jnp.array([0.25]))
+        return np.asarray(eqx.tree_at(lambda p: p.normaliser, policy, units)(jnp.array([obs])).mean)
+
+    def apart(compresses: bool) -> float:
+        return float(np.abs(mean(compresses, 12.0) - mean(compresses, 9.0)).max())
+
+    assert apart(True) > 20.0 * apart(False)
+    np.testing.assert_allclose(mean(True, 2.01), mean(False, 2.01), atol=2e-3)

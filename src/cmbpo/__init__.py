@@ -16,11 +16,22 @@ from cmbpo.tasks.drawing import window_library
 
 if TYPE_CHECKING:
     from cmbpo.agent import Agent, load
+    from cmbpo.evaluation.periodic import EvalCallback
+    from cmbpo.settings.plugins import register_algorithm
     from cmbpo.settings.presets import preset
     from cmbpo.settings.schema import TrainSettings
 
 __version__ = "0.1.0"
-__all__ = ["Agent", "TrainSettings", "__version__", "load", "preset", "tasks"]
+__all__ = [
+    "Agent",
+    "EvalCallback",
+    "TrainSettings",
+    "__version__",
+    "load",
+    "preset",
+    "register_algorithm",
+    "tasks",
+]
 
 registration.register()
 window_library.name()
@@ -32,6 +43,14 @@ def __getattr__(name: str) -> Any:
         from cmbpo import agent
 
         return getattr(agent, name)
+    if name == "EvalCallback":
+        from cmbpo.evaluation import periodic
+
+        return periodic.EvalCallback
+    if name == "register_algorithm":
+        from cmbpo.settings import plugins
+
+        return plugins.register_algorithm
     if name in ("TrainSettings", "preset"):
         from cmbpo.settings import presets
 

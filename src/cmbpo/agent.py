@@ -1,5 +1,6 @@
 """The Python interface: an agent is built from an algorithm and a task, learns, and acts."""
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,14 +13,16 @@ from cmbpo.envs.find import find_task, name_of
 from cmbpo.envs.making import Environment
 from cmbpo.evaluation import evaluate as evaluation
 from cmbpo.networks import Actor
+from cmbpo.runs.copying import copy_run
 from cmbpo.runs.run_folder import Run
-from cmbpo.settings.overrides import changed
+from cmbpo.settings.overrides import changed, with_values
 from cmbpo.settings.presets import preset as preset_of
 from cmbpo.settings.schema import TrainSettings
 from cmbpo.settings.trust import require_for_training
 from cmbpo.training import loop
 
-Callback = Callable[[Mapping[str, Any]], None]
+Callback = Callable[["Agent", Mapping[str, Any]], object]
+"""Called after each update with the agent, as it is then, and the row of progress.csv."""
 
 
 class Agent:
@@ -37,7 +40,8 @@ class Agent:
 
         `env` is the id of a task or of an environment of your own, such an environment, or a
         function that makes one. A setting of a group is changed as the command line does it:
-        `Agent("cmbpo", "AntSafe-v0", seed=3, policy={"hidden": (64, 64)})`.
+        `Agent("cmbpo", "AntSafe-v0", seed=3, policy={"hidden": (64, 64)})`. With `init_from=run`
+        it begins with the policy, critics and model that another run ended with.
         """
         self._hold(changed(preset_of(algo, name_of(env), preset), changes), env, trusted=True)
 
@@ -60,22 +64,113 @@ class Agent:
         self.task = find_task(settings, self._env, trusted=trusted)
         self.policy: Actor | None = None
         self.folder: Path | None = None
+        self._is_best = False
+        self._checkpoint: Callable[[], None] | None = None
         self._random = np.random.default_rng()
 
-    def learn(self, callbacks: Sequence[Callback] = ()) -> "Agent":
-        """Train. Each callback gets the row of `progress.csv` after each update."""
-        if not self._trusted:
-            require_for_training(self.settings)
-        self.folder, self.policy = loop.run(self.settings, callbacks=callbacks, env=self._env)
+    def learn(
+        self,
+        total_steps: int | None = None,
+        callback: Callback | Sequence[Callback] = (),
+    ) -> "Agent":
+        """Train for so many further real steps; without a number, up to the settings' total_steps.
+
+        It goes on where it stands, in the run folder it has, also after `cmbpo.load`. Updates are
+        whole: steps that a call takes beyond its number count for the next one, so that the rows
+        of progress.csv are those of a single call with the sum.
+
+        A callback gets the agent and the row after each update, and ends training by returning
+        False. Within it the agent acts, is evaluated and saved with the policy of that update.
+        """
+        until = self._until(total_steps)
+        told = _callbacks(callback)
+        stands = -1 if self.folder is None else self._run_to_go_on_with().last_step()
+        if stands >= until:
+            warnings.warn(
+                f"there is nothing to learn: {self.folder} has taken {stands} steps, and"
+                f" {until} are asked for; learn(steps) takes further ones",
+                stacklevel=2,
+            )
+            return self
+
+        def after_update(moment: loop.Moment) -> bool:
+            self.folder, self.policy = moment.folder, moment.policy
+            self._checkpoint = moment.save
+            return not loop.asks_to_stop([one(self, moment.row) for one in told])
+
+        try:
+            self._train(until, after_update)
+        finally:
+            self._checkpoint = None
         return self
 
-    def predict(self, obs: ArrayLike, deterministic: bool = True) -> np.ndarray:
+    def _train(self, until: int, after_update: loop.Callback) -> None:
+        if self.folder is not None:
+            self.folder, self.policy = loop.resume(
+                self.folder, until, [after_update], self._env, trusted=self._trusted
+            )
+            return
+        settings = replace(self.settings, total_steps=until)
+        if not self._trusted:
+            require_for_training(settings)
+        self.folder, self.policy = loop.run(settings, [after_update], self._env)
+
+    def _until(self, further: int | None) -> int:
+        """The total of real steps that a call of `learn` goes to."""
+        if further is None:
+            return self.settings.total_steps
+        asked = with_values(self.settings, {"total_steps": further}).total_steps
+        if self.folder is None:
+            return asked
+        run = Run.open(self.folder)
+        return min(max(run.last_step(), 0), run.settings.total_steps) + asked
+
+    def _run_to_go_on_with(self) -> Run:
+        assert self.folder is not None
+        run = Run.open(self.folder)
+        if self._is_best:
+            raise ValueError(
+                f"this is the best policy of {self.folder} alone, without what learns; allowed:"
+                " cmbpo.load(run), which goes on from its newest, or init_from=run"
+            )
+        if run.settings.env_id != self.settings.env_id:
+            raise ValueError(
+                f"{self.folder} was trained on {run.settings.env_id}, not on"
+                f" {self.settings.env_id}; allowed: a new run that begins with what it learned,"
+                f" cmbpo.Agent({self.settings.algo!r}, {self.settings.env_id!r}, init_from=…)"
+            )
+        return run
+
+    def save(self, path: str | Path) -> Path:
+        """Write all that it is to a folder, from which `cmbpo.load(path)` acts and goes on.
+
+        It is a copy of the run folder. An earlier one of this run is replaced; anything else that
+        is there is renamed to end in `.old`.
+        """
+        self._trained()
+        if not isinstance(path, str | Path) or not str(path):
+            raise ValueError(f"path is {path!r}; allowed: the name of a folder")
+        if self._checkpoint is not None:
+            self._checkpoint()
+        assert self.folder is not None
+        return copy_run(self.folder, Path(path))
+
+    def predict(
+        self, obs: ArrayLike | Mapping[str, ArrayLike], deterministic: bool = True
+    ) -> np.ndarray:
         """The action for one observation, or the actions for a batch, as the environment takes it.
 
         It is within the bounds of the action space, in its units.
         """
         policy = self._trained()
-        seen, length = np.asarray(obs, float), len(self.task.obs_names)
+        length = len(self.task.obs_names)
+        try:
+            seen = self.task.as_rows(obs)
+        except (TypeError, ValueError):
+            said = f"{obs!r:.80}"
+            raise ValueError(
+                f"the observation is {said}; allowed: {length} finite numbers, or rows of so many"
+            ) from None
         if seen.shape[-1:] != (length,) or not np.isfinite(seen).all():
             raise ValueError(
                 f"the observation has the shape {seen.shape} and"
@@ -87,7 +182,7 @@ class Agent:
         return self.task.in_units(act)
 
     def evaluate(self, episodes: int = 20, seed: int = 1_000_000) -> "evaluation.Evaluation":
-        """Run whole episodes without learning."""
+        """Run whole episodes without learning, in copies of their own."""
         limits = self.settings.cost_limit
         return evaluation.evaluate(
             self._trained(), self.task, episodes=episodes, seed=seed, cost_limits=limits
@@ -99,6 +194,17 @@ class Agent:
         return self.policy
 
 
+def _callbacks(given: object) -> list[Callback]:
+    several: Any = given if isinstance(given, Sequence) else [given]
+    for one in several:
+        if not callable(one):
+            raise ValueError(
+                f"callback is {given!r:.80}; allowed: a function of the agent and the row of an"
+                " update, or several"
+            )
+    return list(several)
+
+
 def load(
     folder: str | Path,
     env: Environment | None = None,
@@ -106,15 +212,19 @@ def load(
     trust: bool = False,
     best: bool = False,
 ) -> Agent:
-    """The agent of a run folder, with the policy of its newest good checkpoint.
+    """The agent of a run folder, or of what `Agent.save` wrote: it acts, and `learn` goes on.
 
-    `env` is only asked for where the run's environment was made in Python. A run whose environment
-    is in a module of its maker's imports it only with `trust=True`. With `best=True` the policy is
-    the one that earned most within the limit.
+    Its policy is that of the newest good checkpoint. `env` is only asked for where the run's
+    environment was made in Python. A run whose environment is in a module of its maker's imports it
+    only with `trust=True`. With `best=True` the policy is the one that earned most within the
+    limit.
     """
-    run = Run.open(folder)
+    run = Run.open(folder, trusted=trust)
     settings = replace(run.settings, env_id=env) if isinstance(env, str) else run.settings
     agent = Agent.of_settings(settings, env, trusted=trust or env is not None)
+    # An environment that is handed over is no leave to do what else the settings ask for.
+    agent._trusted = trust
     agent.folder = run.folder
     agent.policy = evaluation.load_policy(run, agent.task, best=best)
+    agent._is_best = best
     return agent

@@ -1,4 +1,4 @@
-"""The command line: `cmbpo train · evaluate · report · experiment · tasks · bench · bound`.
+"""The command line: `cmbpo train · evaluate · watch · report · experiment · tasks · bench · bound`.
 
 Nothing heavy is imported before a command is known, so that help is instant.
 """
@@ -18,7 +18,7 @@ import tyro
 
 from cmbpo import __version__, interruption, streams
 from cmbpo.bench.commands import BenchAlgorithms, BenchCommand, BenchSimulator, BenchUpdate
-from cmbpo.settings import aliases, flags, overrides, presets, registry
+from cmbpo.settings import aliases, flags, overrides, plugins, presets, registry
 from cmbpo.settings.schema import EnvSettings, TrainSettings
 from cmbpo.settings.trust import require_for_training
 
@@ -97,10 +97,10 @@ def _from_file(chosen: argparse.Namespace) -> TrainSettings:
     from cmbpo.runs.config import read_config, settings_from_json
 
     path = Path(chosen.config)
-    settings = settings_from_json(read_config(path), where=str(path))
+    settings = settings_from_json(read_config(path), where=str(path), trusted=chosen.trust)
     if not chosen.trust:
         require_for_training(settings)
-    if chosen.algo is not None and registry.algorithm_name(chosen.algo) != settings.algo:
+    if chosen.algo is not None and plugins.asked_for(chosen.algo) != settings.algo:
         raise ValueError(f"--algo is {chosen.algo!r}; allowed with {path}: {settings.algo}")
     for name in ("env_id", "preset"):
         given = getattr(chosen, name)
@@ -157,6 +157,43 @@ def evaluate(args: list[str]) -> None:
         episodes=command.episodes,
         seed=command.seed,
         video=None if command.video is None else Path(command.video),
+        best=command.best,
+        trusted=command.trust,
+    )
+
+
+@dataclass(frozen=True)
+class WatchCommand:
+    """See a trained policy at work, in an episode with a new seed: in a window where there is a
+    screen, else as a video."""
+
+    what: Annotated[str, tyro.conf.Positional]
+    """A task, whose policy comes with this package, or a run folder."""
+    video: str | None = None
+    """File (.mp4 or .gif) to write instead of opening a window."""
+    seed: int | None = None
+    """Seed of the episode. None: a new one each time."""
+    best: bool = False
+    """Of a run, take the policy that earned most within the limit instead of the newest."""
+    trust: bool = False
+    """Import the module that the run names: its code runs on this computer."""
+
+    def __post_init__(self) -> None:
+        """Check the values."""
+        if self.seed is not None and not 0 <= self.seed < 2**32:
+            raise ValueError(f"seed is {self.seed}; allowed: 0 to {2**32 - 1:,}")
+
+
+def watch(args: list[str]) -> None:
+    """See a trained policy at work."""
+    command = flags.parse(WatchCommand, args, "cmbpo watch")
+
+    from cmbpo.evaluation import watch as watching
+
+    watching.main(
+        command.what,
+        video=None if command.video is None else Path(command.video),
+        seed=command.seed,
         best=command.best,
         trusted=command.trust,
     )
@@ -365,6 +402,7 @@ def report(args: list[str]) -> None:
 COMMANDS = {
     "train": train,
     "evaluate": evaluate,
+    "watch": watch,
     "report": report,
     "export": export,
     "verify": verify,

@@ -166,12 +166,15 @@ class Actor(eqx.Module):
 class Policy(Actor):
     """π_θ(a|s): a Gaussian with a tanh network as mean and one deviation for all states.
 
-    θ is (`net`, `log_std`). `normaliser` is no part of θ: an update keeps it.
+    θ is (`net`, `log_std`). `normaliser` is no part of θ: an update keeps it. Where the policy
+    `compresses`, the net sees sign(z)·log(1 + |z|) of an observation z in standard units: those
+    units are of the first steps, later states lie tens of them away, and tanh is flat there.
     """
 
     net: Mlp
     log_std: Float[Array, " act"]
     normaliser: Normaliser
+    compresses: bool = eqx.field(static=True)
 
     def __init__(
         self,
@@ -181,17 +184,24 @@ class Policy(Actor):
         hidden: tuple[int, ...],
         log_std: float,
         last_layer_scale: float,
+        compresses: bool = False,
         key: PRNGKeyArray,
     ):
         """An untrained policy."""
         widths = (n_obs, *hidden, n_act)
+        self.compresses = compresses
         self.net = Mlp(widths, activation=jnp.tanh, last_scale=last_layer_scale, key=key)
         self.log_std = jnp.full(n_act, log_std, dtype=float)
         self.normaliser = identity_normaliser(n_obs)
 
     def __call__(self, obs: Float[Array, " obs"]) -> Gaussian:
         """The distribution over actions in one state."""
-        return Gaussian(self.net(self.normaliser(obs)), self.log_std)
+        return Gaussian(self.net(self.seen(obs)), self.log_std)
+
+    def seen(self, obs: Float[Array, " obs"]) -> Float[Array, " obs"]:
+        """What the net sees of an observation."""
+        z = self.normaliser(obs)
+        return jnp.sign(z) * jnp.log1p(jnp.abs(z)) if self.compresses else z
 
     def act(self, obs: Float[Array, " obs"], noise: Float[Array, " act"]) -> Float[Array, " act"]:
         """μ(s) + σ·noise."""

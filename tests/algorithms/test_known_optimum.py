@@ -82,7 +82,11 @@ def test_cmbpo_finds_the_best_safe_policy_of_a_problem_of_many_steps(tmp_path):
     settings = replace(settings, checkpoint_every=UPDATES)
     rows = []
     agent = Agent.of_settings(settings, lambda: gymnasium.wrappers.TimeLimit(Runner(), HORIZON))
-    found = agent.learn(callbacks=[rows.append]).evaluate(episodes=20).deterministic
+    found = (
+        agent.learn(callback=lambda agent, row: rows.append(row))
+        .evaluate(episodes=20)
+        .deterministic
+    )
     assert found.mean_cost().mean <= LIMIT
     assert found.mean_return().mean == pytest.approx(best_return(), rel=0.05)
     assert np.mean([row["Constraint/Real"] for row in rows[UPDATES // 2 :]]) <= LIMIT

@@ -15,22 +15,32 @@ LIMIT, TARGET = np.array([10.0, 20.0]), np.array([5.0, 10.0])
 
 
 @pytest.mark.parametrize(
-    ("length", "cost", "expected"),
+    ("length", "cost", "steps", "expected"),
     [
-        (200.0, (5.0, 10.0), 204.0),
-        (200.0, (5.1, 0.0), 200.0),
-        (200.0, (50.0, 0.0), 200.0),
-        (200.0, (0.0, 101.0), 180.0),
-        (105.0, (51.0, 0.0), 100.0),
-        (995.0, (0.0, 0.0), 1000.0),
-        (1000.0, (900.0, 900.0), 1000.0),
+        (200.0, (5.0, 10.0), 1000.0, 204.0),
+        (200.0, (5.0, 10.0), 20_000.0, 204.0),
+        (200.0, (5.0, 10.0), 500.0, 200.0 * 1.02**0.5),
+        (200.0, (5.1, 0.0), 1000.0, 200.0),
+        (200.0, (50.0, 0.0), 1000.0, 200.0),
+        (200.0, (0.0, 101.0), 1000.0, 180.0),
+        (200.0, (0.0, 101.0), 250.0, 200.0 * 0.9**0.25),
+        (105.0, (51.0, 0.0), 1000.0, 100.0),
+        (995.0, (0.0, 0.0), 1000.0, 1000.0),
+        (1000.0, (900.0, 900.0), 1000.0, 1000.0),
     ],
 )
 def test_episodes_lengthen_within_the_target_and_shorten_far_beyond_the_limit(
-    length, cost, expected
+    length, cost, steps, expected
 ):
     found = next_length(
-        length, first=100, horizon=1000, cost=np.array(cost), target=TARGET, limit=LIMIT
+        length,
+        first=100,
+        horizon=1000,
+        cost=np.array(cost),
+        target=TARGET,
+        limit=LIMIT,
+        growth=1.02,
+        steps=steps,
     )
     assert found == pytest.approx(expected)
 

@@ -12,6 +12,7 @@ from gymnasium.spaces import Box, Dict, Discrete
 
 from cmbpo.envs.adapter import adapt
 from cmbpo.envs.custom_task import CustomTask
+from cmbpo.envs.failures import EnvironmentFailure
 from cmbpo.envs.making import maker, time_limit
 from cmbpo.envs.spaces import action_refusal, observation_refusal, rescaled
 from cmbpo.settings.schema import EnvSettings
@@ -173,7 +174,8 @@ def test_functions_that_cannot_be_used_are_refused_before_training(kind, sentenc
 @pytest.mark.parametrize(
     ("space", "advice"),
     [
-        (Dict(a=Box(0, 1, (2,))), "Dict.*FlattenObservation"),
+        (Dict(a=Discrete(3)), "'a' cannot be used: .* Discrete.*FlattenObservation"),
+        (Dict(a=Dict(b=Box(-1, 1, (4, 2)))), r"'a.b' cannot be used: .*\(4, 2\).*Flatten"),
         (Discrete(3), "Discrete.*FlattenObservation"),
         (Box(0, 255, (32, 32, 3), np.uint8), "image.*TransformObservation"),
         (Box(0, 255, (32, 32), np.uint8), "image.*TransformObservation"),
@@ -187,6 +189,48 @@ def test_observations_that_are_no_vector_are_refused_with_what_to_wrap_them_with
     if "FlattenObservation" in advice:
         flat = gymnasium.wrappers.FlattenObservation(Cart(observation_space=space))
         assert observation_refusal(flat.observation_space) is None
+
+
+class Sensors(Cart):
+    """The cart, which observes a Dict."""
+
+    def __init__(self, lost: bool = False):
+        inner = Dict({"velocity": Box(-np.inf, np.inf, (1,)), "clock": Box(0.0, np.inf, ())})
+        super().__init__(Dict({"position": Box(-np.inf, np.inf, (1,)), "inner": inner}))
+        self.lost = lost
+
+    def _told(self, obs):
+        inner = {"clock": np.float32(0.5), "velocity": obs[1:]}
+        return {"inner": inner} if self.lost else {"position": obs[:1], "inner": inner}
+
+    def reset(self, *, seed=None, options=None):
+        obs, info = super().reset(seed=seed)
+        return self._told(obs), info
+
+    def step(self, action):
+        obs, *rest = super().step(action)
+        return self._told(obs), *rest
+
+
+def test_the_entries_of_a_dict_stand_in_a_row_in_the_order_of_its_space():
+    task = task_of(Sensors)
+    assert task.obs_names == ("inner.clock_0", "inner.velocity_0", "position_0")
+    adapted = adapt(Sensors(), ("cost",))
+    plain = adapt(Cart(), ("cost",))
+    (obs, _), (flat, _) = adapted.reset(seed=3), plain.reset(seed=3)
+    np.testing.assert_array_equal(obs, [0.5, flat[1], flat[0]])
+    step, same = adapted.step(np.array([0.3])), plain.step(np.array([0.3]))
+    np.testing.assert_array_equal(step[0], [0.5, same[0][1], same[0][0]])
+    many = {
+        "inner": {"clock": np.full(4, 0.5), "velocity": np.full((4, 1), 2.0)},
+        "position": np.full((4, 1), 3.0),
+    }
+    np.testing.assert_array_equal(task.as_rows(many), [[0.5, 2.0, 3.0]] * 4)
+
+
+def test_an_entry_that_is_missing_is_named():
+    with pytest.raises(EnvironmentFailure, match=r"'position' of an observation is None; allowed"):
+        adapt(Sensors(lost=True), ("cost",)).reset(seed=0)
 
 
 @pytest.mark.parametrize(

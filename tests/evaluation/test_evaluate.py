@@ -148,7 +148,7 @@ def test_no_episodes_are_refused(policy):
 
 @pytest.mark.parametrize("seed", [-1, 2**64])
 def test_a_seed_that_cannot_be_is_refused(policy, seed):
-    with pytest.raises(ValueError, match=f"seed is {seed}; allowed: 0 to 4,294,967,295"):
+    with pytest.raises(ValueError, match=f"seed is {seed}; allowed: .* 0 to 4,294,967,295"):
         evaluate(policy, TASK, seed=seed)
 
 

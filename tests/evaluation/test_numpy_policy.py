@@ -1,6 +1,7 @@
 """What runs on the robot: the formula of its docstring, on arrays that `export` writes."""
 
 import ast
+from functools import partial
 from pathlib import Path
 
 import equinox as eqx
@@ -16,7 +17,7 @@ from cmbpo.networks import Normaliser, Policy, SquashedPolicy
 from cmbpo.runs.checkpoint import write_whole
 
 
-@pytest.fixture(params=[Policy, SquashedPolicy])
+@pytest.fixture(params=[Policy, partial(Policy, compresses=True), SquashedPolicy])
 def policy(request):
     """With a normaliser and a last layer large enough to reach the bounds."""
     made = request.param(
@@ -45,7 +46,7 @@ def test_it_acts_as_the_policy_does_in_the_units_of_the_robot(policy, exported):
 def test_a_file_of_before_there_were_squashed_policies_is_read_as_it_was(tmp_path):
     made = Policy(4, 2, hidden=(8,), log_std=0.0, last_layer_scale=3.0, key=jax.random.key(3))
     parts = arrays(made, Box(-1.0, 1.0, (2,)))
-    older = {name: value for name, value in parts.items() if name != "squashed"}
+    older = {name: value for name, value in parts.items() if name not in ("squashed", "compresses")}
     for name, content in (("new.npz", parts), ("old.npz", older)):
         write_whole(tmp_path / name, content)
     obs = np.random.default_rng(0).normal(size=(9, 4))

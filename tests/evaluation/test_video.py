@@ -19,7 +19,7 @@ def test_a_video_of_an_unknown_kind_is_refused(tmp_path):
 @pytest.mark.parametrize("name", ["film.mp4", "film.gif"])
 def test_an_episode_is_filmed(tmp_path, name):
     try:
-        path = film(lambda obs: np.zeros(2), Cliff(), tmp_path / "new" / name, seed=0)
+        path = film(lambda obs: np.zeros(2), Cliff(), tmp_path / "new" / name, seed=0).path
     except RunError as error:
         assert "libegl1" in str(error)  # noqa: PT017
         pytest.skip(str(error))
@@ -94,8 +94,9 @@ def test_a_film_runs_as_fast_as_the_task_and_a_gif_at_most_at_20_frames_a_second
 
     task = CustomTask(make, name="Painted", cost_limits=(1.0,), settings=EnvSettings())
     assert task.dt == 1.0 / 50
-    path = film(lambda obs: np.zeros(1), task, tmp_path / name, seed=0)
+    path, score = film(lambda obs: np.zeros(1), task, tmp_path / name, seed=0)
     assert path.stat().st_size > 0
+    assert (score.steps, score.earned, score.costly) == (30, 0.0, [])
     assert shown[-1] == list(range(0, 30, every)), "and it ends with the episode"
 
 

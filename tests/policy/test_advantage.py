@@ -105,24 +105,24 @@ def random_steps(seed=0, invalid=0.0, T=23, ends=0.2):
 
 CRITICS = critics()
 compiled_estimate = jax.jit(
-    partial(estimate, **NUMBERS), static_argnames=("terminal_cost_value", "cost_bound")
+    partial(estimate, **NUMBERS), static_argnames=("terminal_cost_steps", "cost_bound")
 )
 value_of = jax.jit(lambda critic, x: jax.vmap(jax.vmap(critic))(x))
 
 
-def run(steps, *, terminal_cost_value=None, cost_bound: float | None = 0.6) -> Samples:
+def run(steps, *, terminal_cost_steps=None, cost_bound: float | None = 0.6) -> Samples:
     return compiled_estimate(
-        steps, *CRITICS, terminal_cost_value=terminal_cost_value, cost_bound=cost_bound
+        steps, *CRITICS, terminal_cost_steps=terminal_cost_steps, cost_bound=cost_bound
     )
 
 
 @pytest.mark.parametrize(
-    ("terminal_cost_value", "cost_bound", "T"), [(None, None, 23), (2.0, 0.6, 23), (None, 0.6, 500)]
+    ("terminal_cost_steps", "cost_bound", "T"), [(None, None, 23), (2.0, 0.6, 23), (None, 0.6, 500)]
 )
-def test_estimates_are_their_definition(terminal_cost_value, cost_bound, T):
+def test_estimates_are_their_definition(terminal_cost_steps, cost_bound, T):
     steps = random_steps(T=T, ends=0.2 if T == 23 else 0.6)
     assert (T == 500) == (int(steps.last.sum()) > CHUNK)
-    found = run(steps, terminal_cost_value=terminal_cost_value, cost_bound=cost_bound)
+    found = run(steps, terminal_cost_steps=terminal_cost_steps, cost_bound=cost_bound)
     critic, cost_critic = CRITICS
     last = np.asarray(steps.last).copy()
     last[-1] = True
@@ -139,8 +139,8 @@ def test_estimates_are_their_definition(terminal_cost_value, cost_bound, T):
         one = jax.tree.map(lambda x, i=i: x[i], cost_critic)
         v = np.clip(value_of(one, steps.obs), bottom, top)
         v_next = np.clip(value_of(one, steps.next_obs), bottom, top)
-        if terminal_cost_value is not None:
-            v_next = np.where(steps.terminated, terminal_cost_value, v_next)
+        if terminal_cost_steps is not None:
+            v_next = np.where(steps.terminated, terminal_cost_steps * steps.cost[..., i], v_next)
         for n in range(N):
             expected = gae_by_definition(
                 steps.cost[:, n, i], v[:, n], v_next[:, n], np.zeros(T), last[:, n], 0.7, 0.6

@@ -22,7 +22,9 @@ def test_the_estimate_is_the_faded_cost_rate(time_constant):
     seen = nothing_seen(2)
     for c, v in zip(cost, valid, strict=True):
         seen = observe(seen, jnp.array(c), jnp.array(v), time_constant=time_constant)
-    age = np.arange(len(cost))[::-1]
+    # An update of n < 1000 steps makes what was seen before it n/1000 of an update older.
+    worth = valid.sum(axis=(1, 2)) / 1000.0
+    age = np.append(np.cumsum(worth[:0:-1])[::-1], 0.0)
     w = np.exp(-age / time_constant) if time_constant > 0 else (age == 0).astype(float)
     y = (cost * valid[..., None]).sum(axis=1)
     n = valid.sum(axis=1)
@@ -75,3 +77,21 @@ def test_a_long_memory_is_surer_than_a_short_one():
         return np.asarray(estimate(seen, horizon=HORIZON).standard_error)
 
     assert (error(4.0) < error(0.0)).all()
+
+
+def test_memory_is_as_long_in_real_steps_however_many_updates_they_make():
+    def faded(steps: int, updates: int) -> float:
+        seen = observe(
+            nothing_seen(1), jnp.ones((steps, 1, 1)), jnp.ones((steps, 1), bool), time_constant=2.0
+        )
+        for _ in range(updates):
+            seen = observe(
+                seen, jnp.zeros((steps, 1, 1)), jnp.ones((steps, 1), bool), time_constant=2.0
+            )
+        return float(seen.cost[0]) / steps
+
+    assert faded(250, 8) == pytest.approx(faded(500, 4), rel=1e-5)
+    assert faded(500, 4) == pytest.approx(np.exp(-1.0), rel=1e-5)
+    assert faded(4000, 2) == pytest.approx(np.exp(-1.0), rel=1e-5), (
+        "or in updates, if these are more"
+    )

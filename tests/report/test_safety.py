@@ -66,7 +66,7 @@ def test_a_limit_seen_to_hold_in_short_episodes_only_is_not_said_to_hold(tmp_pat
     assert ended.holds is None
     assert (ended.whole, ended.end_length) == (0.0, 110.0)
     row = tables.training(shown).rows[0]
-    assert row[5:8] == ["–", "0 %", "not known (episodes cut short)"]
+    assert row[5:8] == ["–", "0 %", "not known (cut short)"]
     page = report.made(shown).page
     assert "training cut most episodes of the last 100,000 steps short" in page
     assert "110 of 1,000 steps" in page

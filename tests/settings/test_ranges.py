@@ -1,10 +1,15 @@
 """Every setting refuses what it cannot be, in one sentence that names it and what is allowed."""
 
 import math
+import re
+import subprocess
+import sys
 import types
 import typing
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import numpy as np
 import pytest
 
 from cmbpo.settings.overrides import names, with_values
@@ -152,6 +157,36 @@ def test_one_width_and_a_list_of_widths_are_tuples_too():
     assert fitted(64, hidden, "critic.hidden") == (64,)
     assert fitted([64, 32], hidden, "critic.hidden") == (64, 32)
     assert fitted(1, kinds(CriticSettings)["learning_rate"], "critic.learning_rate") == 1.0
+
+
+def test_numbers_of_numpy_whole_floats_and_paths_are_taken_for_what_they_are():
+    seed = kinds(TrainSettings)["seed"]
+    assert type(fitted(np.int64(3), seed, "seed")) is int
+    assert fitted(1e6, kinds(TrainSettings)["total_steps"], "total_steps") == 10**6
+    assert type(fitted(np.float32(0.5), kinds(CriticSettings)["learning_rate"], "x")) is float
+    assert fitted(Path("runs/a"), kinds(TrainSettings)["init_from"], "init_from") == "runs/a"
+    for wrong in (1.5, np.float64(1.5), True, "1", 1j, np.arange(2)):
+        with pytest.raises(ValueError, match=r"seed is .*; allowed: a whole number, 0 to"):
+            fitted(wrong, seed, "seed")
+
+
+def test_lists_are_tuples_and_dicts_are_groups_where_settings_are_made():
+    """Outside the checks of types that tests run under: users have none of them."""
+    code = (
+        "from cmbpo.settings.schema import PolicySettings, TrainSettings\n"
+        "made = TrainSettings(cost_limit=[5.0], policy={'hidden': [8, 8]})\n"
+        "assert made.cost_limit == (5.0,)\n"
+        "assert made.policy == PolicySettings(hidden=(8, 8))\n"
+        "for wrong in (5, {'hiden': 8}, [8]):\n"
+        "    try: TrainSettings(policy=wrong)\n"
+        "    except ValueError as error: print(error)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    said = done.stdout.splitlines()
+    assert len(said) == 3
+    for line in said:
+        assert re.match(r"policy is .*; allowed: a dict of settings, such as hidden", line)
 
 
 @pytest.mark.parametrize(

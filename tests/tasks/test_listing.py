@@ -36,7 +36,7 @@ def test_a_task_that_does_not_exist_is_not_drawn(tmp_path):
 
 @pytest.mark.skipif(not software_rendering(), reason="neither EGL nor OSMesa is installed")
 @pytest.mark.parametrize("name", NAMES)
-def test_pictures_follow_the_robot(name, tmp_path):
+def test_every_task_is_drawn(name, tmp_path):
     """In a process of its own: OpenGL's libraries warn, and keep state."""
     code = (
         "import numpy as np, pathlib\n"

@@ -103,8 +103,8 @@ def test_a_failure_before_anything_is_whole_has_nothing_to_add(tmp_path, monkeyp
 
 
 def test_a_callback_that_fails_leaves_its_own_update(tmp_path):
-    def callback(row) -> None:
-        if row["Train/Epoch"] == 3:
+    def callback(moment) -> None:
+        if moment.row["Train/Epoch"] == 3:
             raise BrokenError
 
     with pytest.raises(BrokenError):
@@ -153,7 +153,7 @@ def test_whoever_has_rows_has_a_checkpoint(tmp_path):
     def names() -> list[str]:
         return [path.name for path in Run.open(only_run(tmp_path)).checkpoints()]
 
-    loop.run(settings(tmp_path, 3), callbacks=[lambda row: seen.append(names())])
+    loop.run(settings(tmp_path, 3), callbacks=[lambda _: seen.append(names())])
     assert seen == [["0.npz"]] * 3
     assert names() == ["3.npz", "0.npz"]
 
@@ -194,7 +194,7 @@ def test_the_best_policy_costs_no_write_of_its_own_between_checkpoints(tmp_path,
     monkeypatch.setattr(StandIn, "take_episodes", lambda self: [])
     folder, seen = None, []
 
-    def look(row) -> None:
+    def look(_) -> None:
         seen.append((only_run(tmp_path) / "best.npz").exists())
 
     folder, _ = loop.run(settings(tmp_path, 5), callbacks=[look])

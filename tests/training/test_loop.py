@@ -68,6 +68,19 @@ def test_a_resumed_run_has_the_rows_of_an_unbroken_one(unbroken, tmp_path):
     assert (folder / "episodes.csv").exists() == (unbroken / "episodes.csv").exists()
 
 
+def test_an_agent_that_learns_in_parts_writes_the_rows_of_an_unbroken_run(unbroken, tmp_path):
+    agent = cmbpo.Agent.of_settings(tiny("cmbpo", tmp_path, checkpoint_every=20))
+    agent.learn(steps(1) + 50)
+    assert agent.folder is not None
+    assert rows(agent.folder) == rows(unbroken)[:2], "updates are whole"
+    with pytest.warns(UserWarning, match="has taken 400 steps, and 400 are asked for"):
+        agent.learn(50)
+    agent.learn(200, callback=lambda agent, row: False)
+    assert rows(agent.folder) == rows(unbroken)[:3], "stopped"
+    cmbpo.load(agent.folder).learn(100)
+    assert rows(agent.folder) == rows(unbroken)
+
+
 @pytest.mark.parametrize(
     ("owner", "name"), [(RealWorld, "collect"), (Trainer, "_imagine"), (Trainer, "_guard")]
 )
@@ -115,7 +128,7 @@ def test_nothing_compiles_after_the_second_update(tmp_path):
     jax.monitoring.register_event_duration_secs_listener(note)
     seen = []
     agent = cmbpo.Agent.of_settings(tiny("cmbpo", tmp_path, total_steps=steps(UPDATES + 1)))
-    agent.learn(callbacks=[lambda row: seen.append(len(compiled))])
+    agent.learn(callback=lambda agent, row: seen.append(len(compiled)))
     jax.monitoring.clear_event_listeners()
     assert len(set(seen[1:])) == 1, f"compilations after each update: {seen}"
 

@@ -76,10 +76,10 @@ def test_regret_counts_cost_above_the_limit_in_whole_episodes():
 def test_episodes_grow_while_they_are_cheap_and_shrink_when_they_are_dear():
     real = world(first_episode=4)
     assert real.simulator.episode_steps == 4.0
-    real.lengthen(np.array([0.0]), np.array([7.0]))
+    real.lengthen(np.array([0.0]), np.array([7.0]), steps=1000.0)
     grown = real.simulator.episode_steps
     assert 4.0 < grown < 10.0
-    real.lengthen(np.array([1000.0]), np.array([7.0]))
+    real.lengthen(np.array([1000.0]), np.array([7.0]), steps=1000.0)
     assert real.simulator.episode_steps < grown
     assert real.simulator.episode_steps >= 4.0
 

@@ -92,7 +92,7 @@ def test_nothing_compiles_after_the_second_update(tmp_path):
     jax.monitoring.register_event_duration_secs_listener(note)
     seen = []
     Agent.of_settings(settings_of(tmp_path)).learn(
-        callbacks=[lambda row: seen.append(len(compiled))]
+        callback=lambda agent, row: seen.append(len(compiled))
     )
     jax.monitoring.clear_event_listeners()
     assert len(set(seen[1:])) == 1, f"compilations after each update: {seen}"

@@ -126,11 +126,11 @@ def critic_step(
 ) -> tuple[SoftLearner, SoftStep]:
     """One step of Adam on ½(Q_k − y_k)² of both networks of every signal."""
     s, n_cost = settings.advantage, pressure.multiplier.size
-    units = learner.policy.normaliser
+    standard = jax.vmap(learner.policy.normaliser)
     next_act, log_prob = jax.vmap(learner.policy)(batch.next_obs).draw(
         jax.random.normal(key, batch.act.shape)
     )
-    ahead = pessimistic(jax.vmap(learner.slow)(units(batch.next_obs), next_act))
+    ahead = pessimistic(jax.vmap(learner.slow)(standard(batch.next_obs), next_act))
     discount = jnp.array([s.discount] + [s.cost_discount] * n_cost)
     end = after_the_end(pressure.cost_rate, cost_discount=s.cost_discount)
     temperature = jnp.exp(learner.log_temperature)
@@ -149,7 +149,7 @@ def critic_step(
     wanted = jax.vmap(target)(batch.signal, ahead, log_prob, batch.terminated)
 
     def loss(critics: SoftCritics) -> tuple[Array, Array]:
-        error = jax.vmap(critics)(units(batch.obs), batch.act) - wanted[:, :, None]
+        error = jax.vmap(critics)(standard(batch.obs), batch.act) - wanted[:, :, None]
         each = 0.5 * jnp.mean(error**2, axis=(0, 2))
         return each.sum(), each
 

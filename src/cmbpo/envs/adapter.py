@@ -1,4 +1,4 @@
-"""Any Gymnasium environment with Box spaces that reports a cost, in the form it is stepped here."""
+"""Any Gymnasium environment with plain spaces that reports a cost, as it is stepped here."""
 
 import inspect
 from collections.abc import Callable
@@ -10,15 +10,16 @@ from gymnasium.spaces import Box
 from jaxtyping import Float
 
 from cmbpo.envs.failures import EnvironmentFailure, Guard, Hung, moment, told
-from cmbpo.envs.spaces import action_refusal, observation_refusal, rescaled
+from cmbpo.envs.spaces import action_refusal, entries, entry_names, observation_refusal, rescaled
 from cmbpo.tasks.environment import FromSafetyGymnasium
 
 
 class EnvAdapter(gymnasium.Wrapper):
     """An environment as this package steps it.
 
-    Actions within [−1, 1] are rescaled to the environment's bounds, observations are doubles, and
-    `info` holds one array, the costs. What goes wrong inside is an `EnvironmentFailure`.
+    Actions within [−1, 1] are rescaled to the environment's bounds, observations are rows of
+    doubles, those of a Dict one after the other, and `info` holds one array, the costs. What goes
+    wrong inside is an `EnvironmentFailure`.
     """
 
     def __init__(
@@ -31,11 +32,11 @@ class EnvAdapter(gymnasium.Wrapper):
     ):
         """Put around `env`, whose spaces have passed; it is the copy of this number, if of many."""
         super().__init__(env)
-        assert isinstance(env.observation_space, Box)
         assert isinstance(env.action_space, Box)
         self.bounds = env.action_space
         self.cost_key = cost_key
-        self.observation_space = Box(-np.inf, np.inf, env.observation_space.shape, np.float64)
+        self.obs_names = entry_names(env.observation_space)
+        self.observation_space = Box(-np.inf, np.inf, (len(self.obs_names),), np.float64)
         self.action_space = Box(-1.0, 1.0, env.action_space.shape, np.float64)
         self._copy, self._timeout = copy, timeout
         self._seed: int | None = None
@@ -49,7 +50,7 @@ class EnvAdapter(gymnasium.Wrapper):
         self._seed, self._age, self._act = seed, 0, None
         with self._guard("reset()"):
             obs, _ = _checked_start(self.env.reset(seed=seed, options=options))
-            return _observed(obs, self.observation_space.shape), {}
+            return in_a_row(obs, self.env.observation_space), {}
 
     def step(
         self, action: Any
@@ -67,7 +68,7 @@ class EnvAdapter(gymnasium.Wrapper):
                         " (--env.cost-key names another)"
                     )
             costs = np.array([_number(f"info[{key!r}]", info[key]) for key in self.cost_key])
-            seen = _observed(obs, self.observation_space.shape)
+            seen = in_a_row(obs, self.env.observation_space)
             earned = _number("the reward", reward)
             ended, out = _flag("terminated", terminated), _flag("truncated", truncated)
             return seen, earned, ended, out, {"cost": costs}
@@ -141,16 +142,23 @@ def _scalar(name: str, value: Any, allowed: str) -> Any:
     return array.item()
 
 
-def _observed(obs: Any, shape: tuple[int, ...] | None) -> Float[np.ndarray, " obs"]:
+def in_a_row(obs: Any, space: gymnasium.Space) -> Float[np.ndarray, " obs"]:
+    """The numbers of an observation of this space, as doubles."""
+    seen = [_observed(part, inner.shape, name) for name, part, inner in entries(obs, space)]
+    return seen[0] if len(seen) == 1 else np.concatenate(seen)
+
+
+def _observed(obs: Any, shape: tuple[int, ...], name: str) -> Float[np.ndarray, " obs"]:
     seen = _array(obs)
     if seen is None or seen.shape != shape or seen.dtype.kind not in "biuf":
         got = f"{obs!r:.200}"
         if seen is not None and seen.dtype.kind != "O":
             got = f"{seen.dtype} of shape {seen.shape}"
+        what = "an observation" if name == "obs" else f"{name!r} of an observation"
         raise EnvironmentFailure(
-            f"an observation is {got}; allowed: numbers of shape {shape}, as its space says"
+            f"{what} is {got}; allowed: numbers of shape {shape}, as its space says"
         )
-    return np.array(seen, np.float64)
+    return np.array(seen, np.float64).reshape(-1)
 
 
 def _array(value: Any) -> np.ndarray | None:

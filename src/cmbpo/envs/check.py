@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 
 import gymnasium
 import numpy as np
-from gymnasium.spaces import Box
+from gymnasium.spaces import Box, Dict
 from jaxtyping import Float, Int
 from rich.console import Console
 
@@ -17,7 +17,7 @@ from cmbpo.envs.custom_task import CustomTask, complaints
 from cmbpo.envs.failures import EnvironmentFailure, Guard
 from cmbpo.envs.making import Environment, maker, time_limit
 from cmbpo.envs.random_steps import Transitions, random_steps
-from cmbpo.envs.spaces import action_refusal, observation_refusal
+from cmbpo.envs.spaces import action_refusal, entry_names, observation_refusal
 from cmbpo.settings.registry import is_built_in
 from cmbpo.settings.schema import EnvSettings
 
@@ -97,8 +97,10 @@ def _spaces(env: gymnasium.Env) -> Iterator[Finding]:
         if problem is not None:
             yield refused(problem)
         else:
-            assert space.shape is not None
-            yield fine(f"{what}: a vector of {space.shape[0]}")
+            several = (
+                f", the {len(space.spaces)} entries of a Dict" if isinstance(space, Dict) else ""
+            )
+            yield fine(f"{what}: a vector of {len(entry_names(space))}{several}")
     if isinstance(env.action_space, Box):
         stuck = np.flatnonzero(env.action_space.low == env.action_space.high)
         if 0 < len(stuck) < env.action_space.low.size:

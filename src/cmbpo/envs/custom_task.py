@@ -1,7 +1,7 @@
 """The user's own environment as a task: what is known of it, and what will have to be learned."""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import gymnasium
@@ -14,7 +14,7 @@ from cmbpo.envs.copies.vector import VectorCopies
 from cmbpo.envs.failures import EnvironmentFailure
 from cmbpo.envs.making import time_limit
 from cmbpo.envs.random_steps import Transitions, random_steps
-from cmbpo.envs.spaces import rescaled
+from cmbpo.envs.spaces import entries, rescaled
 from cmbpo.settings.schema import EnvSettings
 from cmbpo.tasks.task import Task
 
@@ -51,7 +51,8 @@ class CustomTask(Task):
             raise EnvironmentFailure(f"{name}: {problem}") from problem
         self.horizon = _horizon(env, name, settings.horizon)
         self._bounds = env.bounds
-        self.obs_names = tuple(f"obs_{i}" for i in range((env.observation_space.shape or (0,))[0]))
+        self.obs_names = env.obs_names
+        self._obs_space = env.env.observation_space
         self.act_names = tuple(f"act_{i}" for i in range(self.bounds.shape[0]))
         self._cost = _function(env, "cost")
         self._terminated = _function(env, "terminated")
@@ -78,6 +79,14 @@ class CustomTask(Task):
         """One more copy; `options`, such as the render mode, go to what makes it."""
         settings = self.settings
         return adapted(self.make, settings.cost_key, timeout=settings.timeout, **options)
+
+    def as_rows(self, obs: Any) -> Float[np.ndarray, "*batch obs"]:
+        """Observations as the policy takes them; of a Dict, its entries one after the other."""
+        if not isinstance(obs, Mapping):
+            return super().as_rows(obs)
+        shaped = [(np.asarray(x, float), s) for _, x, s in entries(obs, self._obs_space)]
+        rows = [x.reshape(*x.shape[: x.ndim - len(s.shape)], -1) for x, s in shaped]
+        return np.concatenate(rows, axis=-1)
 
     def in_units(self, act: Float[Any, "*batch act"]) -> Float[Any, "*batch act"]:
         """The environment's action for a policy's, which is within [−1, 1]."""

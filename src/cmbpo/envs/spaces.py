@@ -1,10 +1,11 @@
 """Which spaces of an environment can be trained on, and how a policy's actions fill them."""
 
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import gymnasium
 import numpy as np
-from gymnasium.spaces import Box
+from gymnasium.spaces import Box, Dict
 from jaxtyping import Float
 
 
@@ -22,6 +23,13 @@ def rescaled(act: Float[Any, "*batch act"], bounds: Box) -> Float[Any, "*batch a
 def observation_refusal(space: gymnasium.Space) -> str | None:
     """Why observations cannot be used, and what to wrap the environment with; None if they can."""
     flatten = "gymnasium.wrappers.FlattenObservation makes it one"
+    if isinstance(space, Dict):
+        if not space.spaces:
+            return "the observation is an empty Dict; allowed: at least one entry"
+        refusals = ((name, _part_refusal(part)) for name, part in parts(space))
+        return next(
+            (f"of the observation, {n!r} cannot be used: {r}" for n, r in refusals if r), None
+        )
     if not isinstance(space, Box):
         return f"the observation space is {type(space).__name__}; allowed: a vector. {flatten}"
     if len(space.shape) == 3 or (len(space.shape) == 2 and space.dtype == np.uint8):
@@ -32,6 +40,40 @@ def observation_refusal(space: gymnasium.Space) -> str | None:
     if len(space.shape) != 1 or space.shape[0] == 0:
         return f"the observation has shape {space.shape}; allowed: a vector. {flatten}"
     return None
+
+
+def _part_refusal(space: gymnasium.Space) -> str | None:
+    """The same of an entry of a Dict, which may be a single number, too."""
+    scalar = isinstance(space, Box) and space.shape == ()
+    return None if scalar else observation_refusal(space)
+
+
+def parts(space: gymnasium.Space, name: str = "obs") -> Iterator[tuple[str, gymnasium.Space]]:
+    """The spaces that observations consist of, by name: several where they are a Dict."""
+    if not isinstance(space, Dict):
+        yield name, space
+        return
+    for key, inner in space.spaces.items():
+        yield from parts(inner, key if name == "obs" else f"{name}.{key}")
+
+
+def entry_names(space: gymnasium.Space) -> tuple[str, ...]:
+    """A name for each number of an observation, in the order in which they stand in a row."""
+    sizes = ((name, int(np.prod(part.shape or ()))) for name, part in parts(space))
+    return tuple(f"{name}_{i}" for name, size in sizes for i in range(size))
+
+
+def entries(obs: Any, space: gymnasium.Space, name: str = "obs") -> Iterator[tuple[str, Any, Any]]:
+    """What an observation holds for each of `parts(space)`: its name, what is there, its space.
+
+    Where the observation lacks an entry, there is None.
+    """
+    if not isinstance(space, Dict):
+        yield name, obs, space
+        return
+    for key, inner in space.spaces.items():
+        there = obs.get(key) if isinstance(obs, Mapping) else None
+        yield from entries(there, inner, key if name == "obs" else f"{name}.{key}")
 
 
 def action_refusal(space: gymnasium.Space) -> str | None:

@@ -143,10 +143,10 @@ def evaluate(
     watch: Watch = lambda kind, share: None,
 ) -> Evaluation:
     """Run so many episodes of each kind; `cost_limits` are the task's own unless given."""
-    if episodes < 1:
-        raise ValueError(f"episodes is {episodes}; allowed: at least 1")
-    if not 0 <= seed < 2**32:
-        raise ValueError(f"seed is {seed}; allowed: 0 to {2**32 - 1:,}")
+    if type(episodes) is not int or episodes < 1:
+        raise ValueError(f"episodes is {episodes!r}; allowed: a whole number, at least 1")
+    if type(seed) is not int or not 0 <= seed < 2**32:
+        raise ValueError(f"seed is {seed!r}; allowed: a whole number, 0 to {2**32 - 1:,}")
     deterministic, stochastic = (
         run_episodes(
             policy,
@@ -269,7 +269,7 @@ def main(
     """
     if video is not None:
         check_name(video)
-    run = Run.open(folder)
+    run = Run.open(folder, trusted=trusted)
     task = find_task(run.settings, trusted=trusted)
     policy = load_policy(run, task, best=best)
     limits = run.settings.cost_limit
@@ -284,6 +284,12 @@ def main(
     console.print(result.table())
     if video is not None:
         with streams.bars("video") as watch:
-            told = partial(watch, "video")
-            film(lambda obs: act(policy, obs), task, video, seed=seed, watch=told)
+            film(
+                lambda obs: act(policy, obs),
+                task,
+                video,
+                seed=seed,
+                cost_limits=limits,
+                watch=partial(watch, "video"),
+            )
         print(f"video: {video}")

@@ -32,6 +32,7 @@ def arrays(policy: Actor, bounds: Box) -> dict[str, np.ndarray]:
     parts = {
         "layers": np.array(len(layers)),
         "squashed": np.array(squashed),
+        "compresses": np.array(not squashed and policy.compresses),
         "mean": policy.normaliser.mean,
         "std": policy.normaliser.std,
         "low": bounds.low.astype(np.float32),
@@ -53,7 +54,7 @@ def export(folder: Path, path: Path, *, best: bool = False, trusted: bool = Fals
     reader = path.with_name("numpy_policy.py")
     _require_replaceable(path, _is_exported)
     _require_replaceable(reader, _is_reader)
-    run = Run.open(folder)
+    run = Run.open(folder, trusted=trusted)
     task = find_task(run.settings, trusted=trusted)
     parts = arrays(load_policy(run, task, best=best), task.bounds)
     try:

@@ -19,7 +19,7 @@ def load(path: str | Path) -> Callable[[np.ndarray], np.ndarray]:
         a = low + ½(x + 1)(high − low),   x = clip(net((o − m)/s), −1, 1)
 
     with tanh between the layers of the net; of a policy that is squashed they are linear or zero,
-    and x = tanh(net(…)).
+    and x = tanh(net(…)). One that compresses sees sign(z) log(1 + |z|) of z = (o − m)/s.
     """
     with np.load(path, allow_pickle=False) as file:
         data = {name: file[name] for name in file.files}
@@ -37,6 +37,8 @@ def load(path: str | Path) -> Callable[[np.ndarray], np.ndarray]:
             wanted = f"{len(data['mean'])} finite numbers"
             raise ValueError(f"the observation is {observation!r}; allowed: {wanted}")
         x = (x - data["mean"]) / data["std"]
+        if data.get("compresses", False):
+            x = np.sign(x) * np.log1p(np.abs(x))
         for i, (weight, bias) in enumerate(layers):
             x = (between(x) if i else x) @ weight.T + bias
         share = 0.5 * ((np.tanh(x) if squashed else np.clip(x, -1.0, 1.0)) + 1.0)

@@ -1,22 +1,34 @@
-"""A film of one episode, through the task's Gymnasium environment."""
+"""A film of one episode, with its score, through the task's Gymnasium environment."""
 
 import contextlib
 import itertools
 import subprocess
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import gymnasium
 import imageio_ffmpeg
 import numpy as np
 
 from cmbpo.envs.failures import EnvironmentFailure
+from cmbpo.evaluation.score import Score, with_score
 from cmbpo.runs.errors import RunError
+from cmbpo.tasks.simulated import SimulatedTask
 from cmbpo.tasks.task import Task
 
 GIF_RATE = 20
 """Most frames a second of a .gif."""
 KINDS = (".mp4", ".gif")
+SIZE = {"width": 640, "height": 480}
+"""Of pictures of the tasks of this package; others come as large as their environment draws."""
+
+
+class Film(NamedTuple):
+    """A film, and how the episode in it ended."""
+
+    path: Path
+    score: Score
 
 
 def check_name(path: Path) -> None:
@@ -33,8 +45,9 @@ def film(
     path: Path,
     *,
     seed: int,
+    cost_limits: Sequence[float] | None = None,
     watch: Callable[[float], None] = lambda share: None,
-) -> Path:
+) -> Film:
     """Film one episode, with `policy` from observation to action, as .mp4 or .gif.
 
     `watch` is told which share of its pictures is drawn.
@@ -43,7 +56,8 @@ def film(
     rate = 1.0 / task.dt
     every = max(round(rate / GIF_RATE), 1) if path.suffix == ".gif" else 1
     count = -(-task.horizon // every)
-    frames = _told(_frames(policy, task, every=every, seed=seed), count, watch)
+    score = Score(task.cost_names, tuple(cost_limits or task.cost_limits), task.horizon)
+    frames = _told(_frames(policy, task, score, every=every, seed=seed), count, watch)
     # Its suffix tells the encoder the kind; only the whole film takes the name that was asked for.
     unfinished = path.absolute().with_name(f".{path.stem}.tmp{path.suffix}")
     try:
@@ -55,7 +69,7 @@ def film(
     finally:
         frames.close()
         unfinished.unlink(missing_ok=True)
-    return path
+    return Film(path, score)
 
 
 def _told(
@@ -86,21 +100,30 @@ def _encode(frames: Iterator[np.ndarray], path: Path, rate: float) -> None:
 def _command(path: Path, shape: tuple[int, ...], rate: float) -> list[str]:
     height, width, _ = shape
     pixels = ["-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{width}x{height}", "-r", f"{rate:g}"]
-    coded = ["-loop", "0"] if path.suffix == ".gif" else ["-c:v", "libx264", "-pix_fmt", "yuv420p"]
+    # Half the pixels of an odd number are none that it can code.
+    even = ["-vf", "pad=ceil(iw/2)*2:ceil(ih/2)*2"]
+    mp4 = [*even, "-c:v", "libx264", "-preset", "veryfast", "-pix_fmt", "yuv420p"]
+    coded = ["-loop", "0"] if path.suffix == ".gif" else mp4
     quiet = ["-y", "-loglevel", "error"]
     return [imageio_ffmpeg.get_ffmpeg_exe(), *quiet, *pixels, "-i", "-", *coded, str(path)]
 
 
 def _frames(
-    policy: Callable[[np.ndarray], np.ndarray], task: Task, *, every: int, seed: int
+    policy: Callable[[np.ndarray], np.ndarray],
+    task: Task,
+    score: Score,
+    *,
+    every: int,
+    seed: int,
 ) -> Generator[np.ndarray]:
     env = _stage(task)
     try:
         obs, _ = env.reset(seed=seed)
         for time in range(task.horizon):
             if time % every == 0:
-                yield _picture(env)
-            obs, _, terminated, truncated, _ = env.step(policy(obs))
+                yield with_score(_picture(env), score)
+            obs, reward, terminated, truncated, info = env.step(policy(obs))
+            score.note(float(reward), info["cost"])
             if terminated or truncated:
                 return
     finally:
@@ -108,8 +131,9 @@ def _frames(
 
 
 def _stage(task: Task) -> gymnasium.Env:
+    size = SIZE if isinstance(task, SimulatedTask) else {}
     try:
-        return task.environment(render_mode="rgb_array")
+        return task.environment(render_mode="rgb_array", **size)
     except EnvironmentFailure as failure:
         error = failure.__cause__
         if not isinstance(error, TypeError):
@@ -121,7 +145,7 @@ def _stage(task: Task) -> gymnasium.Env:
 
 def _picture(env: gymnasium.Env) -> np.ndarray:
     try:
-        return np.asarray(env.render(), np.uint8)
+        return np.ascontiguousarray(np.asarray(env.render(), np.uint8)[..., :3])
     except Exception as error:  # each graphics library fails in its own way
         modes = env.metadata.get("render_modes") or []
         if "rgb_array" not in modes:

@@ -10,8 +10,9 @@ from cmbpo.experiments import progress
 from cmbpo.settings import aliases
 from cmbpo.settings.arms import every_arm
 from cmbpo.settings.overrides import changed, flat, parsed, require_known
+from cmbpo.settings.plugins import asked_for
 from cmbpo.settings.presets import preset as make_preset
-from cmbpo.settings.registry import algorithm_name, is_built_in, reads, short_name, task_name
+from cmbpo.settings.registry import is_built_in, reads, short_algorithm, short_name, task_name
 from cmbpo.settings.schema import BOOKKEEPING, TrainSettings
 
 
@@ -48,7 +49,8 @@ class Job(NamedTuple):
     def name(self) -> str:
         """The folder below the log folder: `<arm>-<task>/seed-<seed>`."""
         s = self.settings
-        arm = self.arm if s.preset == "default" else f"{self.arm}-{s.preset}"
+        arm = short_algorithm(self.arm)
+        arm = arm if s.preset == "default" else f"{arm}-{s.preset}"
         return f"{arm}-{short_name(s.env_id)}/seed-{s.seed:03d}"
 
     @property
@@ -121,8 +123,10 @@ def _arm_name(spelling: str) -> str:
     if spelling.lower() in every_arm():
         return spelling.lower()
     try:
-        return algorithm_name(spelling)
+        return asked_for(spelling)
     except ValueError:
+        if ":" in spelling:
+            raise
         raise ValueError(
             f"unknown algorithm {spelling!r}; there are {', '.join(every_arm())}"
         ) from None

@@ -34,7 +34,7 @@ from cmbpo.trajectory import Steps
 
 FIRST_EPOCHS = 200
 """Most epochs of the first fit."""
-BETWEEN_REPORTS = 1.0
+BETWEEN_REPORTS = 3.0
 """Seconds between two reports of a fit that somebody watches, about."""
 COST_HIDDEN = (128, 128)
 """Widths of the networks that learn cost and end where the task does not know them."""
@@ -238,7 +238,7 @@ def fit_models(
 ) -> Model:
     """Train the ensemble, and the cost model, on the archive for at most `epochs` passes.
 
-    Where somebody watches, the fit is interrupted about every second to tell how far it is; what
+    Where somebody watches, the fit is interrupted every few seconds to tell how far it is; what
     comes of it is the same.
     """
     learned = model.ensemble, model.cost_model

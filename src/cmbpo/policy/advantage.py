@@ -53,15 +53,15 @@ def estimate(
     lam: float,
     cost_discount: float,
     cost_lam: float,
-    terminal_cost_value: float | None,
+    terminal_cost_steps: float | None,
     cost_bound: float | None,
 ) -> Samples:
     """Advantages and value targets of steps with axes time and copy.
 
     After a terminal state no reward follows, but cost does (to fall is not the end of cost): V_c of
-    that state, or `terminal_cost_value`. Cuts and time limits bootstrap with V(s'). V_c, as
-    prediction and as target, is kept within [0, `cost_bound`]. `cost_critic` holds one critic for
-    each cost along its first axis.
+    that state, or what the terminal step cost for `terminal_cost_steps` more. Cuts and time limits
+    bootstrap with V(s'). V_c, as prediction and as target, is kept within [0, `cost_bound`].
+    `cost_critic` holds one critic for each cost along its first axis.
     """
 
     def values(obs: Float[Array, "rows obs"]) -> Float[Array, "rows k"]:
@@ -84,9 +84,9 @@ def estimate(
     next_value = _next_values(values, next_obs, value, last & valid)
 
     cost_next_value = next_value[..., 1:]
-    if terminal_cost_value is not None:
+    if terminal_cost_steps is not None:
         cost_next_value = jnp.where(
-            steps.terminated[:, :, None], terminal_cost_value, cost_next_value
+            steps.terminated[:, :, None], terminal_cost_steps * steps.cost, cost_next_value
         )
 
     over_copies = jax.vmap(partial(gae, discount=discount, lam=lam), in_axes=1, out_axes=1)

@@ -1,7 +1,5 @@
 """J_c(π): what the policy costs now, from recent real steps, and how sure we are of it."""
 
-import math
-
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
@@ -44,13 +42,15 @@ def observe(
     *,
     time_constant: float,
 ) -> RealCost:
-    """Fade what was seen by λ = exp(−1/τ) and add the real steps of one update.
+    """Fade what was seen by λ = exp(−u/τ) and add the real steps of one update.
 
-    τ = `time_constant` is in updates; 0 keeps only the newest. Unfinished episodes count like
-    others.
+    u = min(1, steps/1000), so that τ = `time_constant` is in updates, or in thousands of real steps
+    where an update takes fewer: what fades must be replaced by what is seen. 0 keeps only the
+    newest. Unfinished episodes count like others.
     """
-    fade = math.exp(-1.0 / time_constant) if time_constant > 0.0 else 0.0
     n = valid.sum(axis=0).astype(cost.dtype)
+    worth = jnp.minimum(n.sum() / 1000.0, 1.0)
+    fade = jnp.exp(-worth / time_constant) if time_constant > 0.0 else jnp.zeros(())
     y = jnp.where(valid[:, :, None], cost, 0.0).sum(axis=0)
     present = (n > 0.0).sum().astype(cost.dtype)
     return RealCost(

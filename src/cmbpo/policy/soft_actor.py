@@ -29,9 +29,9 @@ def policy_loss(
 
     Qᵢ is of −cᵢ. The divisor keeps the size of the gradient whatever λ is.
     """
-    pi = jax.vmap(policy)(obs)
-    act, log_prob = pi.draw(noise)
-    value = pessimistic(jax.vmap(critics)(policy.normaliser(obs), act)) @ weights(multiplier)
+    act, log_prob = jax.vmap(policy)(obs).draw(noise)
+    standard = jax.vmap(policy.normaliser)(obs)
+    value = pessimistic(jax.vmap(critics)(standard, act)) @ weights(multiplier)
     share = weights(multiplier)[0]
     return jnp.mean(share * temperature * log_prob - value), -log_prob.mean()
 

@@ -92,7 +92,7 @@ def _fisher(policy: Policy, obs: Array, valid: Array) -> Callable[[Theta], Theta
     For a Gaussian this is the exact Hessian of the mean KL at θ_old, whichever way the KL points.
     """
     _, unravel = ravel_pytree((policy.net, policy.log_std))
-    x = jax.vmap(policy.normaliser)(obs)
+    x = jax.vmap(policy.seen)(obs)
     # Linearised once: every product of conjugate gradients then reuses the activations.
     _, push = jax.linearize(lambda net: jax.vmap(net)(x), policy.net)
     pull = jax.linear_transpose(push, policy.net)

@@ -189,7 +189,7 @@ def held(seeds: Sequence[Safety]) -> str:
     known = [seed.holds for seed in seeds if seed.holds is not None]
     silent = len(seeds) - len(known)
     if not known:
-        return "not known (episodes cut short)"
+        return "not known (cut short)"
     return _share(sum(known), len(known)) + (f" ({silent} not known: cut short)" if silent else "")
 
 

@@ -17,7 +17,7 @@ import cmbpo
 from cmbpo.runs.errors import RunError
 from cmbpo.runs.files import read_bytes, whole_file
 from cmbpo.runs.identity import new_id
-from cmbpo.settings import aliases
+from cmbpo.settings import aliases, plugins
 from cmbpo.settings.overrides import flat, names, with_values
 from cmbpo.settings.schema import TrainSettings
 
@@ -46,11 +46,14 @@ def rewrite_config(folder: Path, config: Mapping[str, Any]) -> None:
         file.write(text.encode())
 
 
-def settings_from_json(config: Mapping[str, Any], *, where: str = "config.json") -> TrainSettings:
+def settings_from_json(
+    config: Mapping[str, Any], *, where: str = "config.json", trusted: bool = False
+) -> TrainSettings:
     """The settings that a config.json holds, exactly as they were, by today's names.
 
-    A setting that came later has its default; one that has become a constant must have had its
-    value, or the run cannot be the same today.
+    Only where they are `trusted` is the module of an algorithm imported that they name. A setting
+    that came later has its default; one that has become a constant must have had its value, or the
+    run cannot be the same today.
     """
     versions = config.get("versions")
     version = versions.get("cmbpo", "unknown") if isinstance(versions, dict) else "unknown"
@@ -73,6 +76,7 @@ def settings_from_json(config: Mapping[str, Any], *, where: str = "config.json")
         if name not in values:
             warnings.warn(f"{origin} lacks {name!r}; taking the default", stacklevel=3)
     try:
+        (plugins.asked_for if trusted else plugins.if_installed)(values.get("algo", "cmbpo"))
         return with_values(TrainSettings(), values)
     except ValueError as error:
         raise RunError(f"{origin} holds a setting that cannot be: {error}") from error

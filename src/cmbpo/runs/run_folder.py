@@ -23,7 +23,7 @@ from cmbpo.runs.errors import DamagedError, RunError
 from cmbpo.runs.events import Events
 from cmbpo.runs.files import set_aside
 from cmbpo.runs.tables import CsvTable, Row, read_table
-from cmbpo.settings.registry import short_name
+from cmbpo.settings.registry import short_algorithm, short_name
 from cmbpo.settings.schema import TrainSettings
 
 KEPT = 2
@@ -42,11 +42,20 @@ class Run:
     in it; `open` only reads.
     """
 
-    def __init__(self, folder: Path, *, train: bool, lock: IO[str] | None = None):
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        train: bool,
+        trusted: bool = False,
+        lock: IO[str] | None = None,
+    ):
         """Use `create`, `resume` or `open`; `lock` where the folder is held already."""
         self.folder = folder
         self.config = read_config(folder)
-        self.settings = settings_from_json(self.config, where=str(folder / "config.json"))
+        self.settings = settings_from_json(
+            self.config, where=str(folder / "config.json"), trusted=trusted
+        )
         self.progress = CsvTable(folder / "progress.csv")
         self.episodes = CsvTable(folder / "episodes.csv")
         self._good: list[int] = []
@@ -86,18 +95,18 @@ class Run:
         return run
 
     @classmethod
-    def open(cls, folder: str | Path) -> "Run":
-        """Read a folder."""
+    def open(cls, folder: str | Path, *, trusted: bool = False) -> "Run":
+        """Read a folder; the module of its algorithm is imported only where it is `trusted`."""
         if not isinstance(folder, str | Path):
             raise RunError(f"{folder!r} is no run folder; allowed: a path")
-        return cls(Path(folder), train=False)
+        return cls(Path(folder), train=False, trusted=trusted)
 
     def extend(self, total_steps: int) -> TrainSettings:
         """Let the run end after another number of steps; config.json says so once it goes on."""
         self._require_training()
-        if total_steps < self._last_step():
+        if total_steps < self.last_step():
             raise RunError(
-                f"total_steps is {total_steps}; allowed here: at least {self._last_step()}, the"
+                f"total_steps is {total_steps}; allowed here: at least {self.last_step()}, the"
                 f" steps that {self.folder} has taken"
             )
         self.settings = replace(self.settings, total_steps=total_steps)
@@ -130,7 +139,7 @@ class Run:
         self._require_training()
         step = int(typing.cast(int, row[columns.ENV_STEPS]))
         if self._events is None:
-            self._events = Events(self.folder, after=self._last_step())
+            self._events = Events(self.folder, after=self.last_step())
         self.progress.append([row])
         self._events.append(row, step)
         if self._wandb is not None:
@@ -309,7 +318,8 @@ class Run:
                     f"{path} is no checkpoint of a run: it does not say where the records end"
                 )
 
-    def _last_step(self) -> int:
+    def last_step(self) -> int:
+        """The real steps after the newest update in progress.csv; −1 where there is none."""
         if not self.progress.rows:
             return -1
         try:
@@ -339,7 +349,8 @@ def checkpoint_files(folder: Path) -> list[Path]:
 
 
 def _new_folder(settings: TrainSettings) -> Path:
-    parent = Path(settings.log_dir) / f"{settings.algo}-{short_name(settings.env_id)}"
+    algo = short_algorithm(settings.algo)
+    parent = Path(settings.log_dir) / f"{algo}-{short_name(settings.env_id)}"
     name = f"seed-{settings.seed:03d}-{time.strftime('%Y-%m-%d-%H-%M-%S')}"
     count = 1
     while True:

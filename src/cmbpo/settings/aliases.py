@@ -7,6 +7,8 @@ RENAMED = {
     "mixing": "real_share",
     "constraint": "cost_estimate",
     "dynamics": "ensemble",
+    # The terminal steps of the tasks that had it all cost 1.
+    "advantage.terminal_cost_value": "advantage.terminal_cost_steps",
 }
 """Groups, or single settings by their dotted names, as they were called."""
 

@@ -11,14 +11,8 @@ import importlib
 from dataclasses import replace
 
 from cmbpo.settings.overrides import with_values
-from cmbpo.settings.registry import (
-    ALGORITHMS,
-    TUNED,
-    algorithm_name,
-    is_built_in,
-    preset_names,
-    task_name,
-)
+from cmbpo.settings.plugins import asked_for
+from cmbpo.settings.registry import ALGORITHMS, TUNED, is_built_in, preset_names, task_name
 from cmbpo.settings.schema import TrainSettings
 
 CUSTOM = {
@@ -33,7 +27,7 @@ so there are few."""
 
 def preset(algo: str, env_id: str, name: str = "default") -> TrainSettings:
     """The settings that a run of `algo` on `env_id` starts from."""
-    algo = algorithm_name(algo)
+    algo = asked_for(algo)
     row = ALGORITHMS[algo]
     if not isinstance(env_id, str):
         raise ValueError(f"env_id is {env_id!r}; allowed: a text, as in PointCircle-v0")

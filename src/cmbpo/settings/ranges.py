@@ -2,11 +2,14 @@
 
 import dataclasses
 import math
+import os
 import types
 import typing
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
+from numbers import Integral, Real
 from typing import Annotated, Any, Literal
 
 
@@ -56,9 +59,10 @@ class Group:
     """What stands before the names of this group, as in `policy.`."""
 
     def __post_init__(self) -> None:
-        """Check every value."""
+        """Check every value; a list is taken for a tuple, and a dict for a group of settings."""
         for name, kind in kinds(type(self)).items():
-            value = getattr(self, name)
+            value = fitted(getattr(self, name), kind, f"{self.PREFIX}{name}")
+            object.__setattr__(self, name, value)
             if not dataclasses.is_dataclass(kind) and not _allowed(value, kind):
                 raise ValueError(f"{self.PREFIX}{name} is {value!r}; allowed: {words(kind)}")
 
@@ -71,7 +75,11 @@ def kinds(group: type) -> dict[str, Any]:
 
 
 def fitted(value: Any, kind: Any, name: str) -> Any:
-    """A value as a setting of this type holds it: `64` and `[64, 64]` are tuples of widths too."""
+    """A value as a setting of this type holds it.
+
+    `64` and `[64, 64]` are tuples of widths too, NumPy's numbers and `1e6` numbers, paths texts,
+    and a dict of settings is their group.
+    """
     try:
         return _as(value, kind)
     except TypeError:
@@ -89,14 +97,26 @@ def _as(value: Any, kind: Any) -> Any:
             with suppress(TypeError):
                 return _as(value, one)
     if origin is tuple:
-        items = value if isinstance(value, tuple | list) else (value,)
+        several = isinstance(value, Sequence) and not isinstance(value, str | bytes)
+        items = value if several else (value,)
         each = inside[:1] * len(items) if inside[-1] is Ellipsis else inside
         if len(items) == len(each):
             return tuple(map(_as, items, each))
-    if kind is float and type(value) is int:
-        return float(value)
     if type(value) is kind:
         return value
+    if dataclasses.is_dataclass(kind) and isinstance(value, Mapping):
+        return kind(**{str(name): inner for name, inner in value.items()})
+    return _as_plain(value, kind)
+
+
+def _as_plain(value: Any, kind: Any) -> Any:
+    number = isinstance(value, Real) and not isinstance(value, bool)
+    if kind is float and number:
+        return float(value)
+    if kind is int and number and (isinstance(value, Integral) or float(value).is_integer()):
+        return int(value)
+    if kind is str and isinstance(value, os.PathLike):
+        return str(os.fspath(value))
     raise TypeError
 
 
@@ -134,5 +154,7 @@ def words(kind: Any) -> str:
     if origin is tuple:
         many = inside[-1] is Ellipsis
         return f"one to {MOST} of {words(inside[0])}" if many else f"{len(inside)} numbers"
+    if dataclasses.is_dataclass(kind):
+        return f"a dict of settings, such as {', '.join(list(kinds(typing.cast(type, kind)))[:3])}"
     plain = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
     return plain.get(kind, "None" if kind is type(None) else str(kind))

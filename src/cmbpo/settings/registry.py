@@ -34,7 +34,8 @@ class AlgorithmRow:
 
 
 _ON_POLICY = ("batch_size", "initial_steps", "policy", "critic", "advantage")
-_ESTIMATE = ("cost_estimate.time_constant", "cost_estimate.target", "first_episode")
+_EPISODES = ("first_episode", "episode_growth")
+_ESTIMATE = ("cost_estimate.time_constant", "cost_estimate.target", *_EPISODES)
 _REGION = ("trust_region.max_kl", "trust_region.fisher_share")
 
 ALGORITHMS = {
@@ -44,7 +45,7 @@ ALGORITHMS = {
         module="cmbpo.algorithms.cmbpo",
         preset="cmbpo.settings.cmbpo_presets",
         reads=(
-            *(*_ON_POLICY, "first_episode", "archive_size"),
+            *(*_ON_POLICY, *_EPISODES, "archive_size"),
             *("ensemble", "rollout", "real_share", "cost_estimate", "trust_region"),
         ),
     ),
@@ -112,11 +113,24 @@ TUNED = ("AntSafe", "HalfCheetahSafe", "AntCircle", "PointCircle")
 
 def algorithm_name(spelling: str) -> str:
     """The one name of an algorithm: `CPO`, `TRPOLag`, `trpo_lag` … are all understood."""
-    flat = str(spelling).lower().replace("-", "").replace("_", "")
     for name, row in ALGORITHMS.items():
-        if flat in (name.replace("-", ""), *row.spellings):
+        if _flat(spelling) in (_flat(name), *row.spellings):
             return name
+    if ":" in str(spelling):
+        raise ValueError(
+            f"the algorithm {spelling!r} is in a module, whose code would run; if you trust it,"
+            " say so with --trust (in Python: trust=True)"
+        )
     raise ValueError(f"unknown algorithm {spelling!r}; there are {', '.join(ALGORITHMS)}")
+
+
+def _flat(spelling: str) -> str:
+    return str(spelling).lower().replace("-", "").replace("_", "")
+
+
+def short_algorithm(name: str) -> str:
+    """An algorithm's name in folders: without the module that it may be in."""
+    return name.rpartition(":")[2]
 
 
 def is_built_in(env_id: str) -> bool:

@@ -49,6 +49,9 @@ class PolicySettings(Group):
     """Standardise observations with the statistics of the first real steps."""
     adapt_units: bool = False
     """With `normalise`: with the statistics of all real steps so far, anew after each update."""
+    compress: bool = False
+    """See sign(z)·log(1 + |z|) of an observation z: far ones stay where the network still differs
+    between them, so that `normalise` need not follow the data."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,8 +88,9 @@ class AdvantageSettings(Group):
     """γ of the costs."""
     cost_lam: Fraction = 0.5
     """λ of the costs' advantages."""
-    terminal_cost_value: Number | None = None
-    """Cost still to come after a terminal state. None: what V_c says there."""
+    terminal_cost_steps: NotNegative | None = None
+    """Steps for which a terminal step is taken to go on costing what it cost. None: what V_c says
+    of the terminal state."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -183,7 +187,8 @@ class CostEstimateSettings(Group):
     """Cost rate of recent real steps; the larger of that and the imagined one, which rises earlier;
     or mean cost of the mixed batch (the authors' code)."""
     time_constant: NotNegative = 4.0
-    """Updates over which older real steps fade from the estimate; 0 keeps only the newest."""
+    """Updates over which older real steps fade from the estimate, or thousands of real steps where
+    an update takes fewer; 0 keeps only the newest."""
     target: Share = 0.7
     """Share of the cost limit that the step aims at: the margin for noise and lag."""
 
@@ -302,6 +307,9 @@ class TrainSettings(Group):
     first_episode: Count | None = None
     """Steps after which a copy is reset at first; they grow to the whole episode, while the cost is
     within its target. None: whole episodes from the start."""
+    episode_growth: Annotated[float, Range(1.0, 10.0)] = 1.02
+    """With `first_episode`: factor on the length of episodes for each update within the target, or
+    for each 1000 real steps where an update takes fewer."""
     archive_size: Annotated[int, Range(1, 2 * 10**6)] = 200_000
     """Real transitions kept for the ensemble and for start states (CMBPO)."""
     checkpoint_every: Count = 20
@@ -339,5 +347,5 @@ class TrainSettings(Group):
         """
         plain = TrainSettings()
         apart = (*BOOKKEEPING, "seed", "env_id", "env")
-        apart += ("first_episode", "init_from", "preset", "cost_limit")
+        apart += ("first_episode", "episode_growth", "init_from", "preset", "cost_limit")
         return replace(self, **{name: getattr(plain, name) for name in apart})

@@ -8,7 +8,7 @@ from cmbpo.settings.schema import TrainSettings
 
 IN_PYTHON = "python:"
 """What the `env_id` of a run begins with whose environment was handed over in Python."""
-ASKING = ("env_id", "init_from", "wandb")
+ASKING = ("algo", "env_id", "init_from", "wandb")
 """The settings that can ask for more than the run folder itself."""
 
 _HOW = "if you trust it, say so with --trust (in Python: trust=True)"
@@ -36,7 +36,7 @@ def require_for_training(settings: TrainSettings) -> None:
 
 def flag_for_acting(settings: TrainSettings) -> str:
     """What `cmbpo evaluate RUN` needs behind it: ` --trust`, or nothing."""
-    return " --trust" if _module(settings.env_id) else ""
+    return " --trust" if ":" in settings.algo or _module(settings.env_id) else ""
 
 
 def flag_for_training(settings: TrainSettings) -> str:

@@ -64,7 +64,7 @@ class AntCircle(SimulatedTask):
     act_names = ant.MOTORS
     timestep = 0.02
     frame_skip = 1
-    camera = Camera("torso", height=0.5, distance=14.0, elevation=-35.0, azimuth=90.0)
+    camera = Camera("torso", height=0.5, distance=12.0, elevation=-35.0, azimuth=90.0)
 
     def scene(self, *, drawn: bool) -> mujoco.MjModel:
         """The ant on its floor; drawn with the circle and the two lines."""

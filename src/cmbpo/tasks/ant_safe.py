@@ -67,7 +67,7 @@ class AntSafe(SimulatedTask):
     act_names = ant.MOTORS
     timestep = 0.01
     frame_skip = 5
-    camera = Camera("torso", height=0.5, distance=17.0, elevation=-28.0, azimuth=30.0)
+    camera = Camera("torso", height=0.5, distance=12.0, elevation=-28.0, azimuth=30.0)
 
     def scene(self, *, drawn: bool) -> mujoco.MjModel:
         """The ant among its walls; drawn with lines where the cost begins."""

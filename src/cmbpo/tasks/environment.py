@@ -78,6 +78,12 @@ class TaskEnv(gymnasium.Env):
         self._require_reset("render")
         return self._painter.paint(self._state[0], self.render_mode)
 
+    @property
+    def state(self) -> Float[np.ndarray, " state"]:
+        """Where the simulation is, as a row [time, qpos, qvel, …]."""
+        self._require_reset("state")
+        return self._state[0].copy()
+
     def close(self) -> None:
         """Close the window."""
         self._painter.close()

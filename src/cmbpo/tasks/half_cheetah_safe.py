@@ -74,7 +74,7 @@ class HalfCheetahSafe(SimulatedTask):
     act_names = _JOINTS
     timestep = 0.01
     frame_skip = 5
-    camera = Camera("torso", height=0.7, distance=14.0, elevation=-14.0, azimuth=75.0)
+    camera = Camera("torso", height=0.7, distance=11.0, elevation=-14.0, azimuth=75.0)
 
     def __post_init__(self) -> None:
         """Check the option."""

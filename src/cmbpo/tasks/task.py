@@ -123,6 +123,10 @@ class Task(ABC):
         """The robot's own range of actions."""
         return self.action_space
 
+    def as_rows(self, obs: Any) -> Float[np.ndarray, "*batch obs"]:
+        """Observations of the robot as the policy takes them."""
+        return np.asarray(obs, float)
+
     def in_units(self, act: Float[Any, "*batch act"]) -> Float[Any, "*batch act"]:
         """The robot's action for a policy's: clipped to [−1, 1], which is its range as it is."""
         return act.__array_namespace__().clip(act, -1.0, 1.0)

@@ -211,7 +211,7 @@ class LiveDisplay:
             # beside one another where there is room, else below: numbers are never cut
             body += [
                 Text(),
-                Columns([g for g in groups if g.row_count], padding=(0, 3), expand=True),
+                Columns([g for g in groups if g.row_count], padding=(0, 2), expand=True),
             ]
         if (cut := _cut_at(self._row, self._horizon)) is not None:
             words = f"training cuts episodes at {cut} steps: what whole ones cost is not known"
@@ -270,7 +270,7 @@ class LiveDisplay:
 
 
 def _pairs(lines: Iterable[tuple[str, str | Text]]) -> Table:
-    table = Table.grid(padding=(0, 2))
+    table = Table.grid(padding=(0, 1))
     table.add_column(style="dim", no_wrap=True)
     table.add_column(justify="right", no_wrap=True)
     for label, value in lines:
@@ -320,8 +320,8 @@ def _cells(row: Row, label: str, key: str, horizon: int | None = None) -> Iterat
         if name == key or name.startswith(f"{key}/"):
             cost = name.removeprefix(key)
             limit = float(row.get(columns.LIMIT + cost, np.inf))
-            if key == columns.LENGTH and horizon is not None:
-                limit = horizon
+            if key == columns.LENGTH:
+                limit = np.inf if horizon is None else horizon
             yield _Cell(f"{label} {cost[1:]}".strip(), value, limit)
 
 

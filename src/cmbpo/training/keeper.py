@@ -88,5 +88,5 @@ class Keeper:
         trust = flag_for_training(self._trainer.settings)
         go_on = f"go on with: cmbpo train --resume {folder}{trust}"
         if self._trainer.settings.env_id.startswith(IN_PYTHON):
-            go_on = f"cmbpo.load({str(folder)!r}, env=…) gives its policy"
+            go_on = f"go on with: cmbpo.load({str(folder)!r}, env=…).learn()"
         failure.add_note(f"{lost}{folder} stands at update {self._saved}; {go_on}")

@@ -1,6 +1,7 @@
 """All that learns in a run, and the phases of an update as compiled programs."""
 
 from functools import partial
+from typing import TypeVar
 
 import equinox as eqx
 import jax
@@ -11,7 +12,7 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 from cmbpo.algorithms.update import Constraint, PolicyStep, algorithm
 from cmbpo.model import state as model
 from cmbpo.model.state import Model
-from cmbpo.networks import Critic, Normaliser, Policy
+from cmbpo.networks import Actor, Critic, Normaliser, Policy
 from cmbpo.normalisation import with_more
 from cmbpo.policy import advantage, cost_estimate
 from cmbpo.policy.cost_estimate import RealCost
@@ -20,6 +21,8 @@ from cmbpo.settings.registry import ALGORITHMS
 from cmbpo.settings.schema import TrainSettings
 from cmbpo.tasks.task import Task
 from cmbpo.trajectory import Samples, Steps, join
+
+A = TypeVar("A", bound=Actor)
 
 
 class Learner(eqx.Module):
@@ -83,6 +86,7 @@ def start(settings: TrainSettings, task: Task) -> Learner:
         hidden=p.hidden,
         log_std=p.log_std,
         last_layer_scale=p.last_layer_scale,
+        compresses=p.compress,
         key=key_policy,
     )
     untrained = partial(_critic, n_obs, c.hidden, c.members)
@@ -132,7 +136,7 @@ def gather(
             lam=s.lam,
             cost_discount=s.cost_discount,
             cost_lam=s.cost_lam,
-            terminal_cost_value=s.terminal_cost_value,
+            terminal_cost_steps=s.terminal_cost_steps,
             cost_bound=cost_bound,
         )
         for steps in parts
@@ -210,14 +214,14 @@ def improve(
 
 
 @jax.jit
-def update_normaliser(policy: Policy, real: Steps, before: Float[Array, ""]) -> Policy:
+def update_normaliser(policy: A, real: Steps, before: Float[Array, ""]) -> A:
     """The policy in the units of all real steps: `before`, those of its units, and `real`."""
     obs = real.obs.reshape(-1, real.obs.shape[-1])
     normaliser = with_more(policy.normaliser, before, obs, real.valid.reshape(-1))
     return eqx.tree_at(lambda p: p.normaliser, policy, normaliser)
 
 
-def first_normaliser(policy: Policy, obs: Float[np.ndarray, "rows obs"]) -> Policy:
+def first_normaliser(policy: A, obs: Float[np.ndarray, "rows obs"]) -> A:
     """The policy that sees observations in the standard units of those given."""
     std = obs.std(axis=0)
     # What never moved, such as a contact that was not made, keeps its own unit.

@@ -1,11 +1,13 @@
 """A run from its first step to its last: warm up, update after update, records, checkpoints."""
 
 import importlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
+
+import numpy as np
 
 from cmbpo import interruption
 from cmbpo.envs.find import IN_PYTHON, find_task
@@ -26,7 +28,20 @@ from cmbpo.training.pace import Forecast
 from cmbpo.training.protocol import RunInProgress, Wait
 from cmbpo.training.rows import Row
 
-Callback = Callable[[Mapping[str, Any]], None]
+
+class Moment(NamedTuple):
+    """A run after one of its updates."""
+
+    folder: Path
+    row: Row
+    """What the update added to progress.csv."""
+    policy: Actor
+    save: Callable[[], None]
+    """Writes a checkpoint of this update now."""
+
+
+Callback = Callable[[Moment], object]
+"""Called after each update; False ends the run."""
 
 
 def run(
@@ -51,28 +66,36 @@ def resume(
     folder: Path,
     total_steps: int | None = None,
     callbacks: Sequence[Callback] = (),
+    env: Environment | None = None,
     *,
     start_anew: bool = False,
     trusted: bool = False,
 ) -> tuple[Path, Actor]:
     """Go on with a run from its newest good checkpoint; or start it anew, the old one set aside.
 
-    Unless it is `trusted`, what its settings ask for beyond its own folder is refused.
+    Unless it is `trusted`, what its settings ask for beyond its own folder is refused. `env` is
+    the user's own, where it was made in Python.
     """
+    held = Run.open(folder, trusted=trusted).settings
     if not trusted:
-        require_for_training(Run.open(folder).settings)
+        require_for_training(held)
         require_own_files(folder)
     with interruption.noted(second_raises=True) as interrupted, Run.resume(folder) as opened:
         settings = opened.settings
         if total_steps is not None and total_steps != settings.total_steps:
             settings = opened.extend(total_steps)
         device.use(settings.device)
-        trainer = make_trainer(settings, find_task(settings, trusted=trusted))
+        trainer = make_trainer(settings, find_task(settings, env, trusted=trusted))
         with closing(trainer):
             keeper = Keeper(trainer, opened)
             if not keeper.restore(start_anew=start_anew) and settings.init_from is not None:
                 trainer.take_over(Run.open(settings.init_from))
             return opened.folder, _loop(trainer, opened, keeper, callbacks, interrupted)
+
+
+def asks_to_stop(answers: Sequence[object]) -> bool:
+    """Whether any callback said False; to say nothing, as most do, is to go on."""
+    return any(isinstance(said, bool | np.bool_) and not said for said in answers)
 
 
 def with_limits(settings: TrainSettings, task: Task) -> TrainSettings:
@@ -93,8 +116,11 @@ def make_update(
     keeper: Keeper,
     view: display.LiveDisplay | display.PlainDisplay,
     callbacks: Sequence[Callback] = (),
-) -> Row:
-    """One policy update, with all that is recorded, kept and shown of it; its row."""
+) -> tuple[Row, bool]:
+    """One policy update, with all that is recorded, kept and shown of it.
+
+    Its row, and whether a callback asks to stop.
+    """
     acting = trainer.policy
     row = _step(trainer, folder)
     # Before the checkpoint: it notes how far they go, and resuming cuts them there.
@@ -104,11 +130,11 @@ def make_update(
     view.show(row)
     for sentence in trainer.take_sentences():
         view.say(sentence)
-    for callback in callbacks:
-        callback(row)
+    moment = Moment(folder.folder, row, trainer.policy, keeper.save)
+    stopped = asks_to_stop([callback(moment) for callback in callbacks])
     if trainer.update % trainer.settings.checkpoint_every == 0:
         keeper.save()
-    return row
+    return row, stopped
 
 
 def _loop(
@@ -122,6 +148,7 @@ def _loop(
     title = f"{settings.algo} on {settings.env_id}, seed {settings.seed}"
     so_far = display.rows(read_table(folder.progress.path)) if folder.progress.rows else ()
     horizon = folder.config.get("horizon")
+    stopped = False
     with display.view(
         title, total_steps=settings.total_steps, horizon=horizon, so_far=so_far
     ) as view:
@@ -131,8 +158,8 @@ def _loop(
             if trainer.env_steps == 0 and not interrupted:
                 _warm_up(trainer, folder, view, forecast)
                 keeper.begin()
-            while trainer.env_steps < settings.total_steps and not interrupted:
-                row = make_update(trainer, folder, keeper, view, callbacks)
+            while trainer.env_steps < settings.total_steps and not interrupted and not stopped:
+                row, stopped = make_update(trainer, folder, keeper, view, callbacks)
                 if (sentence := forecast.sentence(row)) is not None:
                     view.say(sentence)
             keeper.save()
@@ -143,21 +170,25 @@ def _loop(
         curves = plot_run(folder.folder) if begun else None
     if curves is not None:
         view.say(f"curves: {curves}")
-    in_python = settings.env_id.startswith(IN_PYTHON)
-    if interrupted and not in_python:
-        trust = flag_for_training(settings)
-        view.say(f"interrupted; go on with: cmbpo train --resume {folder.folder}{trust}")
-    elif interrupted and begun:
-        view.say(
-            "interrupted; its environment was made in Python, so that no command goes on with it;"
-            f" cmbpo.load({str(folder.folder)!r}, env=…) gives its policy"
-        )
-    elif interrupted:
-        view.say("interrupted before its first step: there is nothing to go on from")
-    elif not in_python:
+    if interrupted or stopped:
+        view.say(_how_to_go_on(folder, begun, "interrupted" if interrupted else "stopped"))
+    elif not settings.env_id.startswith(IN_PYTHON):
         trust = flag_for_acting(settings)
         view.say(f"see what it learned: cmbpo evaluate {folder.folder}{trust}")
     return trainer.policy
+
+
+def _how_to_go_on(folder: Run, begun: bool, ended: str) -> str:
+    """In a sentence, after a run that `ended` before its last step."""
+    if not folder.settings.env_id.startswith(IN_PYTHON):
+        trust = flag_for_training(folder.settings)
+        return f"{ended}; go on with: cmbpo train --resume {folder.folder}{trust}"
+    if not begun:
+        return f"{ended} before its first step: there is nothing to go on from"
+    return (
+        f"{ended}; its environment was made in Python, so that no command goes on with it;"
+        f" cmbpo.load({str(folder.folder)!r}, env=…) gives its policy, and learn() of that goes on"
+    )
 
 
 def _warm_up(

@@ -100,7 +100,8 @@ class Forecast:
         before, self._steps = self._steps, int(row[columns.ENV_STEPS])
         self._updates += 1
         total = self._settings.total_steps
-        if self._updates != 2 or self._steps >= total or self._steps <= before:
+        known = columns.UPDATE_SECONDS in row and before < self._steps < total
+        if self._updates != 2 or not known:
             return None
         updates = math.ceil((total - self._steps) / (self._steps - before))
         others = float(row[columns.UPDATE_SECONDS]) - float(row.get(columns.MODEL, 0.0))

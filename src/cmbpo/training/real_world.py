@@ -83,8 +83,11 @@ class RealWorld:
         """What is to be said of what went wrong since the last call."""
         return self.simulator.mishaps.take_sentences()
 
-    def lengthen(self, cost: np.ndarray, target: np.ndarray) -> None:
-        """Let episodes that begin from now on be longer or shorter, by what the policy costs."""
+    def lengthen(self, cost: np.ndarray, target: np.ndarray, *, steps: float) -> None:
+        """Let episodes that begin from now on be longer or shorter, by what the policy costs.
+
+        `steps` is how many real steps that was seen in.
+        """
         horizon = self.task.horizon
         self.simulator.episode_steps = episode_curriculum.next_length(
             self.simulator.episode_steps,
@@ -93,6 +96,8 @@ class RealWorld:
             cost=cost,
             target=target,
             limit=self.limits,
+            growth=self.settings.episode_growth,
+            steps=steps,
         )
 
     def account(self, real_cost: np.ndarray, *, steps: int) -> dict[Column, Any]:

@@ -24,6 +24,7 @@ from cmbpo.settings.schema import TrainSettings
 from cmbpo.tasks.task import Task
 from cmbpo.training import replay_learner, rows
 from cmbpo.training.learner import CostMeasure, first_normaliser, measure_cost, update_normaliser
+from cmbpo.training.protocol import Wait, Watch, nobody_watches
 from cmbpo.training.real_world import RealWorld
 from cmbpo.training.replay_learner import ReplayUpdate
 from cmbpo.training.rows import Row
@@ -124,11 +125,12 @@ class ReplayTrainer:
         self.learner = other.load(self.learner, under="learner")
         self.replay = other.load(self.replay, under="replay")
 
-    def warm_up(self) -> None:
+    def warm_up(self, *, watch: Watch = nobody_watches) -> None:
         """Steps of the untrained policy, which fill the buffer and are its first units."""
         wanted = self.env_steps + self.settings.initial_steps
         seen = []
         while self.env_steps < wanted:
+            watch(Wait("first real steps", self.env_steps, wanted, "steps"))
             steps = min(self.rows, -(-(wanted - self.env_steps) // self.settings.num_envs))
             real = self._collect(steps)
             seen.append(np.asarray(real.obs[:steps]).reshape(-1, real.obs.shape[-1]))
@@ -191,7 +193,8 @@ class ReplayTrainer:
     def _learn(self, cost: CostMeasure) -> ReplayUpdate:
         share = self.settings.cost_estimate.target
         target = jnp.asarray(share * self.real.limits, jnp.float32)
-        self.real.lengthen(np.asarray(cost.used), np.asarray(target))
+        fresh = float(cost.episodes) * self.task.horizon
+        self.real.lengthen(np.asarray(cost.used), np.asarray(target), steps=fresh)
         self.key, key = jax.random.split(self.key)
         self.learner, self.multiplier, update = replay_learner.learn(
             self.learner,

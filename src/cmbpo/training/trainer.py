@@ -294,7 +294,8 @@ class Trainer:
     ) -> tuple[PolicyStep, Float[Array, ""]]:
         share = self.settings.cost_estimate.target
         target = jnp.asarray(share * self.real.limits, jnp.float32)
-        self.real.lengthen(np.asarray(cost.used), np.asarray(target))
+        fresh = float(cost.episodes) * self.task.horizon
+        self.real.lengthen(np.asarray(cost.used), np.asarray(target), steps=fresh)
         policy, improvement, step, std = learner.improve(
             self.learner.policy,
             self.learner.improvement,

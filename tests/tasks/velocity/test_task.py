@@ -1,5 +1,6 @@
 """The velocity tasks: step by step Gymnasium's v4 robots, with a threshold on their speed."""
 
+import warnings
 from typing import Any
 
 import gymnasium
@@ -11,6 +12,7 @@ import pytest
 import cmbpo.tasks
 from cmbpo.envs.simulator import Simulator
 from cmbpo.tasks.environment import TaskEnv
+from cmbpo.tasks.simulated import unsaid
 from cmbpo.tasks.velocity.task import SpatialVelocityTask, VelocityTask
 from cmbpo.training import loop
 from tests.tiny import rows, steps, tiny
@@ -33,18 +35,11 @@ def of(robot: str) -> VelocityTask:
     return task
 
 
-@pytest.fixture
-def gymnasiums(capfd):
-    """Makes robots of Gymnasium's own; what MuJoCo says of their files is not said."""
-
-    def make(robot: str) -> Any:
-        env = gymnasium.make(f"{robot}-v4", disable_env_checker=True).unwrapped
-        capfd.readouterr()
-        return env
-
-    with pytest.warns(DeprecationWarning, match="out of date"):
-        gymnasium.make("Hopper-v4")
-    return make
+def gymnasiums(robot: str) -> Any:
+    """Gymnasium's own robot; what is said of its file and of its age is not said."""
+    with unsaid(), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*out of date", category=DeprecationWarning)
+        return gymnasium.make(f"{robot}-v4", disable_env_checker=True).unwrapped
 
 
 def thrown(ours: TaskEnv, theirs: Any, seed: int) -> None:
@@ -63,9 +58,8 @@ def of_name(env: TaskEnv) -> str:
     return env.task.name.removesuffix("Velocity-v0")
 
 
-@pytest.mark.filterwarnings("ignore:.*out of date:DeprecationWarning")
 @pytest.mark.parametrize("robot", THRESHOLDS)
-def test_a_step_is_gymnasiums_to_the_bit_with_a_threshold_on_its_speed(robot, gymnasiums):
+def test_a_step_is_gymnasiums_to_the_bit_with_a_threshold_on_its_speed(robot):
     """From the first step of an episode to its end, with nothing set in between.
 
     Where ours starts its solver cold, Gymnasium's is made to.
@@ -96,9 +90,8 @@ def test_a_step_is_gymnasiums_to_the_bit_with_a_threshold_on_its_speed(robot, gy
     assert (ends > 0) == (robot in FALLING)
 
 
-@pytest.mark.filterwarnings("ignore:.*out of date:DeprecationWarning")
 @pytest.mark.parametrize("robot", [robot for robot in THRESHOLDS if robot not in SPATIAL])
-def test_a_cold_start_of_the_solver_hardly_matters(robot, gymnasiums):
+def test_a_cold_start_of_the_solver_hardly_matters(robot):
     task, theirs = of(robot), gymnasiums(robot)
     simulator = Simulator(task, 1, seed=0, threads=1)
     theirs.reset(seed=0)
@@ -111,8 +104,7 @@ def test_a_cold_start_of_the_solver_hardly_matters(robot, gymnasiums):
         np.testing.assert_allclose(simulator.step(act[None]).next_obs[0], expected, atol=1e-9)
 
 
-@pytest.mark.filterwarnings("ignore:.*out of date:DeprecationWarning")
-def test_without_the_kept_place_an_ants_speed_would_be_another(gymnasiums):
+def test_without_the_kept_place_an_ants_speed_would_be_another():
     """The ant's place is read a stage before the end of its step: it is not that of its state."""
     ours, theirs = TaskEnv(of("Ant")), gymnasiums("Ant")
     ours.reset(seed=0)
@@ -177,8 +169,7 @@ def test_an_end_has_its_edges(robot):
                 assert told == [False, at_edge, True]
 
 
-@pytest.mark.filterwarnings("ignore:.*out of date:DeprecationWarning")
-def test_a_hopper_of_a_hundred_radians_a_second_ends_though_ten_are_observed(gymnasiums):
+def test_a_hopper_of_a_hundred_radians_a_second_ends_though_ten_are_observed():
     ours, theirs = TaskEnv(of("Hopper")), gymnasiums("Hopper")
     ours.reset(seed=0)
     theirs.reset(seed=0)

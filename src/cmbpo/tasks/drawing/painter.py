@@ -41,12 +41,11 @@ class Painter:
             data = mujoco.MjData(model)
             self._canvas = self._open(data, mode), data
         renderer, data = self._canvas
-        data.time = state[0]
-        data.qpos[:] = state[1 : 1 + model.nq]
-        data.qvel[:] = state[1 + model.nq : 1 + model.nq + model.nv]
-        mujoco.mj_forward(model, data)
+        place(model, data, state)
         self._look_at[:2] = data.body(self._task.camera.body).xpos[:2]
         self._look_at[2] = self._task.camera.height
+        if renderer.viewer is not None:  # the first picture opens it, with a copy of `_look_at`
+            renderer.viewer.cam.lookat[:] = self._look_at
         try:
             return renderer.render(mode)
         except Exception as error:
@@ -88,12 +87,25 @@ class Painter:
         )
 
 
+def place(model: mujoco.MjModel, data: mujoco.MjData, state: Float[np.ndarray, " state"]) -> None:
+    """Put the robot where a state [time, qpos, qvel, …] has it."""
+    data.time = state[0]
+    data.qpos[:] = state[1 : 1 + model.nq]
+    data.qvel[:] = state[1 + model.nq : 1 + model.nq + model.nv]
+    mujoco.mj_forward(model, data)
+
+
+def has_screen() -> bool:
+    """Whether a window can be opened here, as far as the system says."""
+    screen = os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
+    return bool(screen) or not sys.platform.startswith("linux")
+
+
 def backend() -> str:
     """How OpenGL draws here, as MuJoCo names it; an error says what to install if it cannot."""
     if "MUJOCO_GL" in os.environ:
         return os.environ["MUJOCO_GL"]
-    screen = os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
-    if screen or not sys.platform.startswith("linux"):
+    if has_screen():
         return "glfw"
     for name, library in _LIBRARIES.items():
         if ctypes.util.find_library(library):

@@ -5,6 +5,7 @@ from itertools import pairwise
 
 import mujoco
 import numpy as np
+from jaxtyping import Float
 
 BLUE = (0.1, 0.3, 0.9, 1.0)
 ORANGE = (0.95, 0.55, 0.1, 1.0)
@@ -17,7 +18,8 @@ def soften(spec: mujoco.MjSpec) -> None:
     floor.rgb1 = [0.72, 0.75, 0.78]
     floor.rgb2 = [0.8, 0.83, 0.86]
     material = spec.material("MatPlane")
-    material.reflectance = 0.05
+    material.rgba = [1.0, 1.0, 1.0, 1.0]
+    material.reflectance = 0.0
     material.specular = 0.1
     light(spec)
 
@@ -29,6 +31,10 @@ def light(spec: mujoco.MjSpec) -> None:
     spec.visual.headlight.specular = [0.0, 0.0, 0.0]
     for lamp in spec.lights:
         lamp.diffuse = [0.3, 0.3, 0.3]
+    # Without a graphics card these take nearly all of the time; shadows end where the robots' own
+    # lamps do, some metres from the start.
+    spec.visual.quality.shadowsize = 0
+    spec.visual.quality.offsamples = 0
     # no fog or clipping within sight, however small the robot
     spec.visual.map.zfar = 200.0
     spec.visual.map.znear = 0.05
@@ -37,8 +43,8 @@ def light(spec: mujoco.MjSpec) -> None:
 
 def line(
     spec: mujoco.MjSpec,
-    start: Sequence[float],
-    end: Sequence[float],
+    start: Sequence[float] | Float[np.ndarray, "2"],
+    end: Sequence[float] | Float[np.ndarray, "2"],
     colour: Sequence[float],
     *,
     width: float = 0.1,

@@ -31,7 +31,7 @@ class SteppedPhysics:
         self._measured = measured
         self._read = read
         self._scene = Scene(
-            model, frame_skip, threads, _with_forces(read) if forces else read, row=WARM_ROW
+            model, frame_skip, threads, _with_forces(read) if forces else read, warm=True
         )
         self._crew = Crew(threads)
         self._resting = mujoco.MjData(model)

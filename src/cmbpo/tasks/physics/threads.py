@@ -159,11 +159,11 @@ class Scene:
         threads: int,
         measure: Measure,
         *,
-        row: int = _ROW,
+        warm: bool = False,
     ):
-        """Prepare the scratch memory of `threads` threads; `row` says what a state holds."""
+        """Prepare the scratch memory of `threads` threads; `warm`: rows hold a warm start."""
         self.model = model
-        self._row = row
+        self._warm = warm
         self._frame_skip = frame_skip
         self._data = [mujoco.MjData(model) for _ in range(threads)]
         self._measure = measure
@@ -173,7 +173,7 @@ class Scene:
     ) -> Float[np.ndarray, "N given"]:
         """The rows that `advance` takes."""
         # The zeros are the solver's warm start: what a copy did before must not matter.
-        cold = np.zeros((len(state), self.model.nv if self._row == _ROW else 0))
+        cold = np.zeros((len(state), 0 if self._warm else self.model.nv))
         return np.concatenate([state, cold, control], axis=1)
 
     def advance(
@@ -184,7 +184,7 @@ class Scene:
         mujoco.mj_setState(self.model, data, given, _INPUT)
         mujoco.mj_step(self.model, data, self._frame_skip)
         self._measure(self.model, data, measured)
-        mujoco.mj_getState(self.model, data, state, self._row)
+        mujoco.mj_getState(self.model, data, state, WARM_ROW if self._warm else _ROW)
 
 
 class Crew:

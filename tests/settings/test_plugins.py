@@ -1,0 +1,117 @@
+"""A user's algorithm is seen by name everywhere, and imported only where it may be."""
+
+import importlib.metadata
+import sys
+from importlib.metadata import EntryPoint
+
+import pytest
+
+import cmbpo
+from cmbpo.experiments import plan
+from cmbpo.runs.errors import RunError
+from cmbpo.runs.run_folder import Run
+from cmbpo.settings import plugins, registry
+from cmbpo.settings.overrides import changed
+from cmbpo.settings.presets import preset
+from cmbpo.settings.trust import flag_for_acting, flag_for_training
+from cmbpo.training import loop
+from tests.tiny import rows, tiny
+
+SOURCE = """
+import cmbpo
+from cmbpo.algorithms.trpo import ALGORITHM
+
+cmbpo.register_algorithm(
+    "plain-trpo", module=__name__, label="Plain", reads=("trust_region.max_kl",), heeds_cost=False
+)
+"""
+FULL = "my_rules:plain-trpo"
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A working folder with a module of the user's, which nothing has imported."""
+    (tmp_path / "my_rules.py").write_text(SOURCE)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    forget(monkeypatch)
+    yield tmp_path
+    sys.modules.pop("my_rules", None)
+
+
+def forget(monkeypatch) -> None:
+    """As in a new process."""
+    built_in = {n: row for n, row in registry.ALGORITHMS.items() if ":" not in n}
+    monkeypatch.setattr(registry, "ALGORITHMS", built_in)
+    for name, module in list(sys.modules.items()):
+        if name.startswith("cmbpo.") and "ALGORITHMS" in vars(module):
+            monkeypatch.setattr(module, "ALGORITHMS", built_in)
+    sys.modules.pop("my_rules", None)
+
+
+def test_an_algorithm_is_named_by_its_module_and_then_by_itself(folder):
+    with pytest.raises(ValueError, match="unknown algorithm 'plain-trpo'"):
+        preset("plain-trpo", "PointCircle")
+    settings = preset(FULL, "PointCircle")
+    assert settings.algo == FULL
+    assert preset("Plain_TRPO", "PointCircle").algo == FULL
+    assert cmbpo.Agent(FULL, "PointCircle-v0", trust_region={"max_kl": 0.1}).settings.algo == FULL
+    with pytest.raises(ValueError, match=r"lagrangian\.rule is not read by my_rules:plain-trpo"):
+        changed(settings, {"lagrangian.rule": "pid"})
+
+
+def test_a_run_of_it_is_opened_with_trust_only(folder, monkeypatch):
+    made, _ = loop.run(tiny(FULL, folder / "runs", total_steps=400, policy__normalise=False))
+    assert made.parent.name == "plain-trpo-PointCircle"
+    settings = Run.open(made).settings
+    assert flag_for_acting(settings) == flag_for_training(settings) == " --trust"
+    forget(monkeypatch)
+    for attempt in (Run.open, cmbpo.load, loop.resume):
+        with pytest.raises(RunError, match=r"in a module, whose code would run; .* --trust"):
+            attempt(made)
+    assert "my_rules" not in sys.modules
+    loop.resume(made, total_steps=800, trusted=True)
+    assert len(rows(made)) == 2
+    forget(monkeypatch)
+    assert cmbpo.load(made, trust=True).predict([0.0] * 4).shape == (2,)
+
+
+def test_an_experiment_runs_it(folder):
+    (job,) = plan.jobs("figure2", seeds=[3], envs=["PointCircle"], algos=[FULL], log_dir="runs")
+    assert job.settings.algo == FULL
+    assert job.name == "plain-trpo-PointCircle/seed-003"
+
+
+def test_what_a_package_declares_is_found_by_its_name_and_needs_no_trust(folder, monkeypatch):
+    point = EntryPoint("plain-trpo", "my_rules", plugins.GROUP)
+    monkeypatch.setattr(importlib.metadata, "entry_points", lambda group: [point])
+    monkeypatch.syspath_prepend(folder)
+    assert preset("plain-trpo", "PointCircle").algo == FULL
+    forget(monkeypatch)
+    plugins.if_installed("other_rules:plain-trpo")
+    assert "my_rules" not in sys.modules
+    plugins.if_installed(FULL)
+    assert registry.algorithm_name(FULL) == FULL
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("nowhere:x", "there is no module 'nowhere' here or installed"),
+        ("my_rules:other", "the module 'my_rules' registers no algorithm 'other'; allowed: one"),
+        ("..:x", "'..' is no name of a module"),
+        ("__main__:x", "it was registered in a script: put it in a module of its own"),
+    ],
+)
+def test_what_cannot_be_found_is_one_sentence(name, said, folder):
+    with pytest.raises(ValueError, match=said):
+        plugins.asked_for(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [("cpo", "'cpo' is taken by cpo"), ("ppol", "taken by ppo-lag"), ("My Rule", "small letters")],
+)
+def test_a_name_that_is_taken_or_none_is_refused(name, said):
+    with pytest.raises(ValueError, match=said):
+        plugins.register_algorithm(name, module="my_rules")
