@@ -307,6 +307,26 @@ def test_a_run_that_does_not_go_on_keeps_its_settings(settings):
     assert (run.folder / "config.json").read_bytes() == before
 
 
+def test_a_run_that_is_refused_for_its_records_keeps_its_settings(settings):
+    with Run.create(settings) as run:
+        trained(run, range(1, 5))
+    config = (run.folder / "config.json").read_bytes()
+    (run.folder / "episodes.csv").unlink()
+    (run.folder / "episodes.csv").mkdir()
+    with Run.resume(run.folder) as run:
+        run.extend(9000)
+        with pytest.raises(RunError, match=r"episodes\.csv"):
+            run.restore({"update": 0})
+    assert (run.folder / "config.json").read_bytes() == config
+
+
+def test_a_folder_in_place_of_the_best_policy_is_set_aside(run):
+    (run.folder / "best.npz").mkdir()
+    run.save_best(np.ones(3), FACTS)
+    np.testing.assert_array_equal(run.load_best(np.zeros(3)).state, np.ones(3))
+    assert (run.folder / "best.npz.damaged").is_dir()
+
+
 def test_records_without_their_first_line_are_set_aside_and_said(settings):
     with Run.create(settings) as run:
         trained(run, range(1, 5))

@@ -4,6 +4,7 @@ import os
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from statistics import median
 
 from cmbpo import columns, tasks
 from cmbpo.bench import table
@@ -46,8 +47,8 @@ def main(
         " the algorithms of a task in turn. Seconds are CPU seconds of all threads per 10,000"
         " steps: in the simulator, in the policy's choice of actions and their record, in all"
         " that follows, and in records, checks, table and checkpoints, which the others are"
-        " without. Ratio: learning over simulating, in CPU and in wall time. Keep %: what as many"
-        " updates with records and all take more than those without, made in turn with them."
+        " without. Ratio: learning over simulating, in CPU and in wall time. Keep %: what an update"
+        " with records and all takes more than the one without before it, in CPU time, the median."
     )
     table.show("Algorithms", rows, notes=notes, json_file=json)
 
@@ -63,25 +64,33 @@ def measure(settings: Sequence[TrainSettings], *, updates: int) -> list[table.Ro
     before = [trainer.env_steps for trainer in trainers]
     with ExitStack() as stack:
         runs = [stack.enter_context(kept(trainer)) for trainer in trainers]
-        for _ in range(updates):
-            for trainer, run in zip(trainers, runs, strict=True):
-                trainer.step()
-                run.step()
+        turns = [
+            [_more(trainer, run) for trainer, run in zip(trainers, runs, strict=True)]
+            for _ in range(updates)
+        ]
         return [
-            _row(trainer, run, (trainer.env_steps - steps) / 2)
-            for trainer, run, steps in zip(trainers, runs, before, strict=True)
+            _row(trainer, run, (trainer.env_steps - steps) / 2) | {"keep %": median(more)}
+            for trainer, run, steps, more in zip(
+                trainers, runs, before, zip(*turns, strict=True), strict=True
+            )
         ]
 
 
-def _row(trainer: TimedTrainer, run: KeptRun, steps: float) -> table.Row:
+def _more(trainer: TimedTrainer, run: KeptRun) -> float:
+    """An update alone, then one with all that is kept: what the second takes more, in per cent."""
+    alone, whole = trainer.clock.cpu[UPDATE], run.seconds()[0]
+    trainer.step()
+    run.step()
+    return 100.0 * ((run.seconds()[0] - whole) / (trainer.clock.cpu[UPDATE] - alone) - 1.0)
+
+
+def _row(trainer: TimedTrainer, run: KeptRun, steps: float) -> dict[str, str | int | float | None]:
     cpu, wall = trainer.clock.cpu, trainer.clock.wall
     per = 1e4 / steps
     learning, learning_wall = (
         cpu[UPDATE] - cpu[columns.COLLECT],
         wall[UPDATE] - wall[columns.COLLECT],
     )
-    whole, keeping = run.seconds("cpu")
-    whole_wall, _ = run.seconds("wall")
     return {
         "task": trainer.task.name.removesuffix("-v0"),
         "algorithm": trainer.settings.algo,
@@ -90,9 +99,7 @@ def _row(trainer: TimedTrainer, run: KeptRun, steps: float) -> table.Row:
         "simulate": per * cpu[SIMULATOR],
         "act": per * (cpu[columns.COLLECT] - cpu[SIMULATOR]),
         "learn": per * learning,
-        "keep": per * keeping,
+        "keep": per * run.seconds()[1],
         "ratio CPU": learning / cpu[SIMULATOR],
         "ratio wall": learning_wall / wall[SIMULATOR],
-        "keep % CPU": 100.0 * (whole / cpu[UPDATE] - 1.0),
-        "keep % wall": 100.0 * (whole_wall / wall[UPDATE] - 1.0),
     }

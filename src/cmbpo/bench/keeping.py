@@ -59,9 +59,12 @@ class KeptRun:
                 self._keeper.save()
         trainer.clock = bare
 
-    def seconds(self, kind: str = "cpu") -> tuple[float, float]:
-        """Those of all updates with as many checkpoints as `train` makes; how many of keeping."""
-        spent: dict[str, float] = getattr(self.clock, kind)
+    def seconds(self) -> tuple[float, float]:
+        """CPU seconds of all updates, with as many checkpoints as `train` makes; those of keeping.
+
+        What an update does for itself is in the first only.
+        """
+        spent = self.clock.cpu
         whole = spent[KEPT] - spent[SAVE] * (1.0 - 1.0 / self._every)
         return whole, whole - spent[UPDATE]
 

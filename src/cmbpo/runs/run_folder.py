@@ -203,9 +203,7 @@ class Run:
         found = None if start_anew else self._newest(template, damaged)
         if found is None:
             self._set_records_aside(start_anew=start_anew)
-        if self._extended:
-            rewrite_config(self.folder, self.config)
-        if found is None:
+            self._note_extension()
             return None
         update, tables = found.notes["update"], found.notes["tables"]
         for error, path in zip(damaged, self.checkpoints(), strict=False):
@@ -216,7 +214,13 @@ class Run:
             warnings.warn(sentence, stacklevel=2)
         if any(lost):  # the next time, the records are to be cut where they end now
             self.save(found.state, update)
+        self._note_extension()
         return found.state
+
+    def _note_extension(self) -> None:
+        """Only now that the run goes on: one that is refused keeps its settings."""
+        if self._extended:
+            rewrite_config(self.folder, self.config)
 
     def _set_records_aside(self, *, start_anew: bool) -> None:
         """Make room for a run from its first step."""
@@ -241,6 +245,8 @@ class Run:
         """Write the best policy within the limits, and what is known of it, to best.npz."""
         self._require_training()
         path = self.folder / BEST
+        if path.is_dir():
+            set_aside(path, "damaged")
         save(path, {"learner": {"policy": policy}}, notes=self._notes(**facts))
         return path
 
