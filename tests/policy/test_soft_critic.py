@@ -53,7 +53,7 @@ def test_the_target_is_the_soft_bellman_target_of_the_worse_of_two_critics(x64):
 def test_after_the_end_nothing_is_earned_and_costs_go_on_as_they_are(x64):
     """A cost of c̄ in every step of a chain without end has the value c̄/(1 − γ)."""
     rate = np.array([0.2, 0.05])
-    forever = sum(GAMMA_C**t * rate for t in range(2000))
+    forever = np.array([GAMMA_C**t * rate for t in range(2000)]).sum(axis=0)
     found = after_the_end(jnp.array(rate), cost_discount=GAMMA_C)
     np.testing.assert_allclose(found, [0.0, *-forever], rtol=1e-9)
 

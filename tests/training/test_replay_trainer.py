@@ -153,6 +153,7 @@ def test_several_costs_and_an_environment_of_ones_own(tmp_path):
         total_steps=FIRST + EACH,
     )
     agent = Agent.of_settings(settings, Drift).learn()
+    assert agent.folder is not None
     (row,) = rows(agent.folder)
     for name in ("left", "right"):
         for column in (columns.MULTIPLIER, columns.COST_ESTIMATE, columns.COST_TARGET):

@@ -76,8 +76,13 @@ def test_settings_that_do_not_fit_the_task_or_each_other_are_refused(changes, se
 def test_environments_of_which_nothing_is_known_share_their_programs():
     """A program is compiled once for equal settings and known parts of the task."""
     robots = [
-        tiny("cmbpo", env_id=f"tests.envs.bad_environments:{name}-v0", cost_limit=(limit,), **more)
-        for name, limit, more in (("fine", 5.0, {}), ("raises_in_close", 3.0, {"env__timeout": 9}))
+        tiny(
+            "cmbpo",
+            env_id=f"tests.envs.bad_environments:{name}-v0",
+            cost_limit=(limit,),
+            env__timeout=timeout,
+        )
+        for name, limit, timeout in (("fine", 5.0, 600.0), ("raises_in_close", 3.0, 9.0))
     ]
     one, other = (Trainer(robot, find_task(robot, trusted=True)) for robot in robots)
     assert one.static == other.static

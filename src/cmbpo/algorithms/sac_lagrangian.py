@@ -88,9 +88,9 @@ def start(
     log_temperature = jnp.log(jnp.full((), FIRST_TEMPERATURE, dtype=float))
     return SoftLearner(
         policy=policy,
-        policy_opt=ADAM.init(policy.net),
+        policy_opt=ADAM.init(policy.net),  # pyright: ignore[reportArgumentType]
         critics=critics,
-        critics_opt=ADAM.init(critics),
+        critics_opt=ADAM.init(critics),  # pyright: ignore[reportArgumentType]
         slow=jax.tree.map(jnp.copy, critics),
         log_temperature=log_temperature,
         temperature_opt=ADAM.init(log_temperature),
@@ -155,8 +155,8 @@ def critic_step(
 
     gradient, losses = jax.grad(loss, has_aux=True)(learner.critics)
     change, opt = ADAM.update(gradient, learner.critics_opt)
-    critics = optax.apply_updates(learner.critics, change)
-    slow = track(learner.slow, critics)
+    critics = optax.apply_updates(learner.critics, change)  # pyright: ignore[reportArgumentType]
+    slow = track(learner.slow, critics)  # pyright: ignore[reportArgumentType]
     moved = replace(learner, critics=critics, critics_opt=opt, slow=slow)
     zero = jnp.zeros(())
     return moved, SoftStep(losses, wanted.mean(axis=0), policy_loss=zero, entropy=zero)
@@ -181,7 +181,8 @@ def policy_step(
 
     (value, entropy), gradient = jax.value_and_grad(loss, has_aux=True)(learner.policy.net)
     change, opt = ADAM.update(gradient, learner.policy_opt)
-    policy = _with_net(learner.policy, optax.apply_updates(learner.policy.net, change))
+    net = optax.apply_updates(learner.policy.net, change)  # pyright: ignore[reportArgumentType]
+    policy = _with_net(learner.policy, net)  # pyright: ignore[reportArgumentType]
     cooling, temperature_opt = ADAM.update(
         temperature_gradient(entropy, n_act=n_act), learner.temperature_opt
     )

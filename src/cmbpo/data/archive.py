@@ -26,6 +26,11 @@ class Archive(Ring):
     epoch: Int[Array, " capacity"]
     added: Int[Array, ""]
 
+    @property
+    def capacity(self) -> int:
+        """Most rows it can hold."""
+        return self.reward.shape[0]
+
     def by_age(self, age: Int[Array, "*batch"]) -> Int[Array, "*batch"]:
         """Positions of rows counted from the oldest."""
         return (self.added - self.size + age) % self.capacity

@@ -27,9 +27,9 @@ class Replay(Ring):
     added: Int[Array, ""]
 
     @property
-    def reward(self) -> Float[Array, " capacity"]:
-        """The rewards, row by row."""
-        return self.rows.reward
+    def capacity(self) -> int:
+        """Most rows it can hold."""
+        return self.rows.reward.shape[0]
 
     def sample(self, n: int, *, key: PRNGKeyArray) -> Transitions:
         """`n` transitions, each drawn uniformly from all that there are."""
@@ -47,7 +47,7 @@ def empty(capacity: int, n_obs: int, n_act: int, n_cost: int) -> Replay:
         cost=jnp.zeros((capacity, n_cost)),
         terminated=jnp.zeros(capacity, bool),
     )
-    return Replay(rows, jnp.zeros((), jnp.int32))
+    return Replay(rows=rows, added=jnp.zeros((), jnp.int32))
 
 
 def add(replay: Replay, steps: Steps) -> Replay:
@@ -59,7 +59,7 @@ def add(replay: Replay, steps: Steps) -> Replay:
         flat.obs, flat.act, flat.next_obs, flat.reward, flat.cost, terminated=flat.terminated
     )
     rows = jax.tree.map(lambda old, x: put(old, x, place), replay.rows, new)
-    return Replay(rows, replay.added + jnp.sum(kept))
+    return Replay(rows=rows, added=replay.added + jnp.sum(kept))
 
 
 class Units(eqx.Module):

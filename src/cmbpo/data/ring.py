@@ -1,5 +1,6 @@
 """Rings of rows, preallocated: when one is full the oldest rows are overwritten, in place."""
 
+from abc import abstractmethod
 from typing import TypeVar
 
 import equinox as eqx
@@ -14,12 +15,11 @@ class Ring(eqx.Module):
     """Arrays of `capacity` rows each, and `added`, which counts the rows of all times."""
 
     added: eqx.AbstractVar[Int[Array, ""]]
-    reward: eqx.AbstractVar[Array]
 
     @property
+    @abstractmethod
     def capacity(self) -> int:
         """Most rows it can hold."""
-        return self.reward.shape[0]
 
     @property
     def size(self) -> Int[Array, ""]:
