@@ -27,7 +27,7 @@ def test_when_it_is_full_the_newest_valid_rows_replace_the_oldest():
         valid = rng.random(5) < 0.7
         steps, _ = numbered(5 * call, valid)
         replay = store(replay, steps)
-        expected.extend(np.asarray(steps.rows.reward)[valid].tolist())
+        expected.extend(np.asarray(steps.reward)[valid].tolist())
         held = np.asarray(replay.rows.reward)[: int(replay.size)]
         assert sorted(held.tolist()) == sorted(expected)
     assert int(replay.added) > 2 * CAPACITY
@@ -66,7 +66,7 @@ def test_more_rows_than_fit_are_refused():
 @pytest.mark.parametrize("calls", [1, 2, 5])
 def test_every_row_there_is_is_drawn_equally_often_and_no_other(calls):
     replay, n = filled(calls), 40_000
-    drawn = np.asarray(replay.sample(n, key=jax.random.key(0)).rows.reward)
+    drawn = np.asarray(replay.sample(n, key=jax.random.key(0)).reward)
     rows, counts = np.unique(drawn, return_counts=True)
     assert rows.tolist() == sorted(np.asarray(replay.rows.reward)[: int(replay.size)].tolist())
     share = 1 / len(rows)
@@ -78,10 +78,10 @@ def test_units_are_root_mean_squares_of_rewards_and_of_the_costs_that_were_paid(
     cost = jnp.array([[0.0, 0.0], [3.0, 0.0], [4.0, 0.0], [0.0, 0.0]])
     steps = eqx.tree_at(lambda s: s.cost, steps, cost)
     found = units(add(empty(CAPACITY, N_OBS, N_ACT, 2), steps))
-    np.testing.assert_allclose(found.rows.reward, np.sqrt((1 + 4 + 9 + 16) / 4), rtol=1e-6)
+    np.testing.assert_allclose(found.reward, np.sqrt((1 + 4 + 9 + 16) / 4), rtol=1e-6)
     np.testing.assert_allclose(found.cost, [np.sqrt((9 + 16) / 2), 1.0], rtol=1e-6)
 
 
 def test_units_are_one_before_anything_was_earned():
     found = units(empty(CAPACITY, N_OBS, N_ACT, 1))
-    assert (float(found.rows.reward), found.cost.tolist()) == (1.0, [1.0])
+    assert (float(found.reward), found.cost.tolist()) == (1.0, [1.0])
