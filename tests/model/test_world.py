@@ -130,8 +130,25 @@ def test_any_network_with_its_noise_may_end_a_trajectory(policy):
     assert 0.1 < p < 0.9
     assert not bool(one.terminated.any())
     assert float(any_.terminated.mean()) == pytest.approx(p, abs=4.0 * np.sqrt(p / LANES))
-    for name in ("act", "next_obs", "reward", "cost", "disagreement"):
+    for name in ("act", "next_obs", "reward", "disagreement"):
         np.testing.assert_array_equal(getattr(any_, name), getattr(one, name))
+    goes_on = ~np.asarray(any_.terminated)
+    np.testing.assert_array_equal(any_.cost[goes_on], one.cost[goes_on])
+
+
+def test_a_step_that_ends_costs_what_the_states_cost_that_it_ends_in(policy):
+    @dataclass(frozen=True)
+    class EndsAreDear(Known):
+        def costs(self, obs, act, next_obs):
+            ended = self.terminated(obs, act, next_obs)
+            return jnp.where(ended[..., None], jnp.array([1.0, 3.0]), 0.0)
+
+    world = World(ensemble_of([0.0, 0.3, -0.4, -0.6]), None, EndsAreDear(), True, True)
+    moves = step(world, policy)
+    ended = np.asarray(moves.terminated)
+    assert 0.1 < ended.mean() < 0.9
+    np.testing.assert_allclose(moves.cost[ended], [[1.0, 3.0]] * int(ended.sum()), rtol=1e-6)
+    np.testing.assert_array_equal(moves.cost[~ended], 0.0)
 
 
 def test_any_network_of_the_cost_model_may_end_a_trajectory(policy):

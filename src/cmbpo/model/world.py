@@ -67,10 +67,10 @@ class World(eqx.Module):
         """An action of the policy, and the mean prediction of a random elite for each.
 
         The cost is the mean over all networks' next states, or that of the chosen one. The
-        trajectory ends where any network, with the noise it expects, leads to a terminal state, or
-        where the chosen one's mean does. A learned end is drawn with its probability, the largest
-        or that of the chosen one: a threshold would bias how often trajectories end, and never end
-        any where no state is likely to be terminal.
+        trajectory ends where any network, with the noise it expects, leads to a terminal state, and
+        then costs what these states do; or where the chosen one's mean does. A learned end is drawn
+        with its probability, the largest or that of the chosen one: a threshold would bias how
+        often trajectories end, and never end any where no state is likely to be terminal.
         """
         key_act, key_elite = jax.random.split(key)
         lanes, n_obs = obs.shape
@@ -108,9 +108,14 @@ class World(eqx.Module):
             # A mean state never falls: the fall is in the noise around it.
             noise = jax.random.normal(jax.random.fold_in(key, 3), prediction.mean.shape)
             expected = prediction.mean + jnp.sqrt(prediction.variance) * noise
-            terminated = jax.vmap(
-                lambda target: self.task.terminated(obs, act, led_to(target[:, :n_obs]))
-            )(expected).any(axis=0)
+            everyones = jax.vmap(led_to)(expected[..., :n_obs])
+            ends = jax.vmap(lambda state: self.task.terminated(obs, act, state))(everyones)
+            terminated = ends.any(axis=0)
+            if self.cost_model is None or not self.cost_model.n_cost:
+                there = jax.vmap(lambda state: self.task.costs(obs, act, state))(everyones)
+                at_end = jnp.sum(jnp.where(ends[..., None], there, 0.0), axis=0)
+                at_end = at_end / jnp.maximum(ends.sum(axis=0), 1)[:, None]
+                cost = jnp.where(terminated[:, None], at_end, cost)
         elif terminated is None:
             terminated = self.task.terminated(obs, act, next_obs)
         return Moves(
