@@ -138,7 +138,7 @@ def test_an_agent_acts_on_one_observation_and_on_many_within_its_bounds(learned)
     [
         (np.zeros(3), r"the shape \(3,\) and 0 numbers that are not finite; allowed: 4 finite"),
         (np.zeros((5, 7)), r"the shape \(5, 7\)"),
-        (np.zeros(()), r"the shape \(\)"),
+        (np.zeros(()), r"the observation is array\(0\.\); allowed: 4 finite numbers"),
         ([0.0, np.nan, 0.0, np.inf], "and 2 numbers that are not finite"),
         ("right", "the observation is 'right'; allowed: 4 finite numbers, or rows of so many"),
         ([[0.0, 0.0], [0.0]], r"the observation is \[\[0.0, 0.0\], \[0.0\]\]; allowed"),

@@ -29,7 +29,8 @@ def test_the_multiplier_settles_where_the_best_answer_to_it_costs_the_limit(firs
     def update(carry, _):
         multiplier, seen = carry
         cost = jnp.minimum(0.5 / jnp.maximum(multiplier.value, 1e-3), 1.0) ** 2
-        seen = observe(seen, cost[None, None], jnp.ones((1, 1), bool), time_constant=FADING)
+        steps = jnp.broadcast_to(cost, (1000, 1, 1))
+        seen = observe(seen, steps, jnp.ones((1000, 1), bool), time_constant=FADING)
         measured = estimate(seen, horizon=float(HORIZON)).mean
         target = jnp.full(1, LIMIT)
         after = follow(multiplier, measured, target, horizon=HORIZON, gains=GAINS)

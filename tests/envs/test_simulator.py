@@ -63,7 +63,7 @@ def test_a_copy_does_what_the_single_environment_does(name):
         if terminated or truncated:
             obs, _ = env.reset()
             np.testing.assert_array_equal(obs, b.obs[0])
-            np.testing.assert_array_equal(b.next_obs[0] == b.obs[0], False)
+            assert not np.array_equal(b.next_obs[0], b.obs[0])
 
 
 @pytest.mark.parametrize("name", NAMES)

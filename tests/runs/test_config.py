@@ -57,7 +57,7 @@ def test_a_missing_setting_takes_its_default_and_says_so():
         (None, "num_envs", 0, "num_envs is 0; allowed: a whole number, 1 to 100,000"),
         (None, "algo", "nonsense", "unknown algorithm 'nonsense'; there are cmbpo"),
         ("policy", "log_std", "x", "policy.log_std is 'x'; allowed: a number"),
-        ("policy", "hidden", [16.0], r"policy.hidden is .*16\.0.*; allowed: one to 16 of a whole"),
+        ("policy", "hidden", [16.5], r"policy.hidden is .*16\.5.*; allowed: one to 16 of a whole"),
         ("critic", "learning_rate", None, "critic.learning_rate is None; allowed: a number"),
         ("ensemble", "variance_loss", "x", r"ensemble\.variance_loss = 'x'"),
         ("rollout", "cut", "x", "rollout.cut is 'x'; allowed: "),
