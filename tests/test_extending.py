@@ -170,6 +170,7 @@ def test_the_swimmer_is_gymnasiums_with_a_threshold(swimmer):
 
 
 @pytest.mark.usefixtures("swimmer", "compiled_fast")
+@pytest.mark.slow
 def test_the_swimmer_trains_in_the_world_and_in_imagination(tmp_path):
     settings = tiny("cmbpo", tmp_path, env_id="SwimmerSafe-v0", total_steps=steps(2))
     folder, policy = loop.run(settings)

@@ -203,6 +203,7 @@ def make_line() -> gymnasium.Env:
     return gymnasium.wrappers.TimeLimit(Line(), 20)
 
 
+@pytest.mark.slow
 def test_a_run_on_an_environment_made_in_python_is_told_what_is_true(tmp_path, capsys):
     settings = tiny(
         "cpo", tmp_path, total_steps=10_000, env_id=f"{IN_PYTHON}line", cost_limit=(2.0,)

@@ -1,5 +1,7 @@
 """Seconds are counted to the phase they were spent in."""
 
+import pytest
+
 from cmbpo import columns
 from cmbpo.bench import clock as timing
 from cmbpo.bench.clock import SIMULATOR, UPDATE, Clock, TimedTrainer
@@ -23,6 +25,7 @@ def test_a_clock_tells_work_from_waiting(monkeypatch):
     assert clock.cpu == {"waiting": 0.0, "working": 4.0}
 
 
+@pytest.mark.slow
 def test_a_run_is_timed_by_its_phases_with_the_simulator_inside_the_first():
     trainer = TimedTrainer(tiny("trpo", policy__normalise=False), PointCircle())
     row = trainer.step()

@@ -9,6 +9,7 @@ import cmbpo
 from tests.tiny import rows, tiny
 
 
+@pytest.mark.slow
 def test_evaluations_leave_training_as_it_is_and_end_it_where_they_are_told(tmp_path, capsys):
     settings = tiny("trpo", tmp_path, total_steps=2200)
     judge = cmbpo.EvalCallback(900, episodes=2, until=lambda found: len(judge.results) == 2)

@@ -70,7 +70,7 @@ def fitted(settings: TrainSettings, archive: Archive, *, knows: bool) -> model.M
     return model.fit_models(blank, settings, epochs=2, key=jax.random.key(2))
 
 
-@pytest.mark.parametrize("knows", [True, False])
+@pytest.mark.parametrize("knows", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_a_fit_that_is_watched_is_the_same_and_tells_how_far_it_is(settings, remembered, knows):
     told = []
     blank = replace(start(settings, knows=knows), archive=remembered, fresh=jnp.array(2000))

@@ -43,6 +43,7 @@ def test_the_bound_is_sharp_for_small_steps_so_that_no_smaller_constant_holds(ra
     assert 0.999 < got.visit_shift / got.visit_limit <= 1.0
 
 
+@pytest.mark.slow
 def test_ascent_catches_a_constant_that_is_one_in_twenty_too_small():
     scales = Scales(jnp.array([1e-3, 0.2]), jnp.zeros(2), jnp.array([0.5, 0.5]))
     found, error = worst(scales, restarts=8, steps=1_500, key=jax.random.key(0))
@@ -56,6 +57,7 @@ def test_ascent_catches_a_constant_that_is_one_in_twenty_too_small():
     assert got.error[0] > shrunk[0]
 
 
+@pytest.mark.slow
 def test_chance_alone_would_not_have_caught_it():
     got = by_chance(1_000, key=jax.random.key(0))
     assert (got.error / got.penalty).max() < 0.5

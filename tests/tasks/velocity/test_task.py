@@ -208,6 +208,7 @@ def test_cpo_trains_on_one(tmp_path):
 
 
 @pytest.mark.usefixtures("compiled_fast")
+@pytest.mark.slow
 def test_cmbpo_learns_what_a_step_costs_and_knows_where_it_ends(tmp_path):
     settings = tiny("cmbpo", tmp_path, env_id="HopperVelocity-v0", total_steps=steps(2))
     folder, policy = loop.run(settings)
