@@ -97,14 +97,9 @@ def with_barrier(policy, recovering):
 
 def with_steering(policy, control):
     cost = costs(policy)
-    control, share = steer(
-        control,
-        measured=cost,
-        spent=cost,
-        episodes=jnp.full((), 60.0),
-        aim=jnp.asarray(LIMIT[cost.size], cost.dtype),
-    )
-    return steered_step(policy, samples(policy), share, REGION)[0], control
+    aim = jnp.asarray(LIMIT[cost.size], cost.dtype)
+    control, share = steer(control, measured=cost, spent=cost, episodes=jnp.full((), 60.0), aim=aim)
+    return steered_step(policy, samples(policy), share, aim, REGION)[0], control
 
 
 def with_trpo(policy, state):

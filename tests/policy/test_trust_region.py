@@ -16,6 +16,7 @@ from cmbpo.policy.trust_region import (
     Region,
     barrier_step,
     cpo_step,
+    steered_step,
     trust_region_step,
 )
 from cmbpo.trajectory import Samples
@@ -46,6 +47,7 @@ def setting(n_cost=1, seed=0) -> tuple[Policy, Samples]:
 
 run_cpo = jax.jit(partial(cpo_step, region=REGION))
 run_trpo = jax.jit(partial(trust_region_step, region=REGION))
+run_steered = jax.jit(partial(steered_step, region=REGION))
 run_barrier = jax.jit(partial(barrier_step, region=REGION, cost_gain=1.0, hysteresis=0.8))
 OFF, ON = jnp.array([False]), jnp.array([True])
 
@@ -170,3 +172,23 @@ def test_some_rows_are_enough_for_the_fisher_matrix():
     _, report = jax.jit(partial(trust_region_step, region=region))(policy, samples)
     assert bool(report.accepted)
     assert 0.5 * MAX_KL < float(report.kl) <= MAX_KL
+
+
+@pytest.mark.parametrize("share", [0.02, 0.5])
+def test_a_steered_step_lowers_the_cost_by_its_share_of_what_the_region_holds(share):
+    policy, samples = setting()
+    _, report = run_steered(policy, samples, jnp.array([share]), jnp.array([7.0]))
+    reach = np.sqrt(2.0 * MAX_KL * np.asarray(report.s))
+    assert bool(report.accepted)
+    np.testing.assert_allclose(report.cost_change, -share * reach, rtol=0.2, atol=0.02 * reach[0])
+
+
+def test_a_cost_that_no_step_changes_by_anything_shortens_none():
+    """What is left of a gradient without cost is rounding error, in any direction."""
+    policy, samples = setting()
+    noise = 1e-6 * jax.random.normal(jax.random.key(5), (ROWS, 1))
+    free = eqx.tree_at(lambda s: s.cost_advantage, samples, noise)
+    _, report = run_steered(policy, free, jnp.array([0.02]), jnp.array([7.0]))
+    _, trpo = run_trpo(policy, samples)
+    assert float(report.kl) == pytest.approx(float(trpo.kl), rel=0.05)
+    assert float(report.reward_change) == pytest.approx(float(trpo.reward_change), rel=0.05)

@@ -53,7 +53,7 @@ def improve(
             episodes=constraint.episodes,
             aim=constraint.target,
         )
-        policy, report = steered_step(policy, samples, share, in_region)
+        policy, report = steered_step(policy, samples, share, constraint.target, in_region)
         return policy, state, replace(by_trust_region(report), share=share)
     policy, state, report = barrier_step(
         policy,

@@ -26,6 +26,8 @@ from cmbpo.trajectory import Samples
 MIN_SLACK = 0.05
 """Least room that the barrier sees before a limit, as a share of the target: at none it would
 forbid every step."""
+NEGLIGIBLE = 0.01
+"""Rise of a cost that no step is shortened for, as a share of what is aimed at."""
 BARRIER_WEIGHT = 0.1
 """Weight of the logarithmic barrier in the divergence of the barrier step."""
 
@@ -157,7 +159,11 @@ def barrier_step(
 
 
 def steered_step(
-    policy: Policy, samples: Samples, share: Float[Array, " cost"], region: Region
+    policy: Policy,
+    samples: Samples,
+    share: Float[Array, " cost"],
+    aim: Float[Array, " cost"],
+    region: Region,
 ) -> tuple[Policy, TrustRegionReport]:
     """The most reward of a step that lowers each cost by a share φ of what the region holds.
 
@@ -165,13 +171,14 @@ def steered_step(
 
     At φ = 1 it is a recovery, at −1 unconstrained. In between, where g and b are at right angles,
     the reward keeps √(1 − φ²) of its step: half of a recovery costs an eighth of the reward, where
-    a recovery every other update costs half. No step that has to lower a cost may raise it.
+    a recovery every other update costs half. No step that has to lower a cost may raise it, but for
+    a hundredth of the `aim`: before there is any cost, its gradient is rounding error.
     """
     with jax.default_matmul_precision("highest"):
         local = _local(policy, samples, region, constrained=True)
         reach = jnp.sqrt(2.0 * region.max_kl * jnp.maximum(jnp.diag(local.products.s), TINY))
         direction = cpo_direction(local.products, share * reach, max_kl=region.max_kl)
-        room = jnp.maximum(-share, 0.0) * reach
+        room = jnp.maximum(-share * reach, NEGLIGIBLE * aim)
 
         def acceptable(new: PredictedChange) -> Bool[Array, ""]:
             earns = (new.reward >= 0.0) | jnp.any(share > 0.0)
