@@ -7,8 +7,10 @@ import os
 from typing import TYPE_CHECKING, Any
 
 # XLA takes preferences of a processor for features that it lacks, and warns of crashes whenever it
-# loads a program that it has compiled on this very machine.
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+# loads a program that it has compiled on this very machine. "1" is what JAX itself sets, also for
+# the processes that its process starts.
+if os.environ.get("TF_CPP_MIN_LOG_LEVEL", "1") == "1":
+    os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
 
 from cmbpo import tasks
 from cmbpo.tasks import registration
