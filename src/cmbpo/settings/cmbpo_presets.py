@@ -69,7 +69,7 @@ PAPER_EXCEPTIONS = {
 
 DEFAULT = {
     "total_steps": 1_000_000,
-    # About a tenth of the arithmetic of appendix B's sizes. On AntSafe smaller ensembles and batches
+    # A tenth of the arithmetic of appendix B's sizes. On AntSafe smaller ensembles and batches
     # (4 × 200², 12,000) earn 300 less in 1000 steps at 250,000, wider policies and critics no more.
     "batch_size": 25_000,
     "archive_size": 100_000,
