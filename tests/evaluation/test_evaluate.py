@@ -170,8 +170,11 @@ def test_actions_stay_within_the_action_space(policy):
 
 @pytest.fixture
 def folder(policy, tmp_path):
-    settings = TrainSettings(log_dir=str(tmp_path), policy=PolicySettings(hidden=(8,)))
-    with Run.create(settings) as run:
+    return saved(policy, tmp_path, PolicySettings(hidden=(8,)))
+
+
+def saved(policy, folder, settings):
+    with Run.create(TrainSettings(log_dir=str(folder), policy=settings)) as run:
         run.save({"learner": {"policy": policy, "archive": jnp.zeros(9)}}, 1)
     return run.folder
 
@@ -179,6 +182,24 @@ def folder(policy, tmp_path):
 def test_the_policy_of_a_run_is_the_one_it_saved(policy, folder):
     loaded = load_policy(Run.open(folder), TASK)
     obs = np.random.default_rng(0).normal(size=(5, 4))
+    np.testing.assert_array_equal(act(loaded, obs), act(policy, obs))
+
+
+@pytest.mark.parametrize("best", [False, True])
+def test_a_policy_that_compresses_does_so_after_it_is_loaded(tmp_path, best):
+    policy = Policy(
+        *(4, 2),
+        hidden=(8,),
+        log_std=-1.0,
+        last_layer_scale=1.0,
+        compresses=True,
+        key=jax.random.key(1),
+    )
+    folder = saved(policy, tmp_path, PolicySettings(hidden=(8,), compress=True))
+    with Run.resume(folder) as run:
+        run.save_best(policy, {"update": 1, "env_steps": 9, "return": 2.0, "cost": [3.0]})
+    loaded = load_policy(Run.open(folder), TASK, best=best)
+    obs = np.random.default_rng(0).normal(0.0, 9.0, (5, 4))
     np.testing.assert_array_equal(act(loaded, obs), act(policy, obs))
 
 

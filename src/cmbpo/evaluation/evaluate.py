@@ -231,7 +231,11 @@ def _actions(
 def load_policy(run: Run, task: Task, *, best: bool = False) -> Actor:
     """The policy of a run's newest good checkpoint, or the best that was within the limit."""
     settings = run.settings.policy
-    kind = {"Gaussian": Policy, "squashed": SquashedPolicy}[ALGORITHMS[run.settings.algo].policy]
+    kind = {
+        # what a policy sees is no array of a checkpoint: only the settings tell
+        "Gaussian": partial(Policy, compresses=settings.compress),
+        "squashed": SquashedPolicy,
+    }[ALGORITHMS[run.settings.algo].policy]
     template = jax.eval_shape(
         lambda: kind(
             len(task.obs_names),
