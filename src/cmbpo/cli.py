@@ -202,12 +202,12 @@ def watch(args: list[str]) -> None:
 @dataclass(frozen=True)
 class ExportCommand:
     """Write the deterministic policy of a run, with its normaliser and the action's bounds, for a
-    computer that has nothing but NumPy."""
+    robot's computer: with nothing but NumPy, with an ONNX runtime, or with a C compiler."""
 
     run: Annotated[str, tyro.conf.Positional]
     """Run folder."""
     file: Annotated[str, tyro.conf.Positional]
-    """File to write, as in policy.npz; numpy_policy.py, which reads it, is put beside it."""
+    """File to write: policy.npz for NumPy, policy.onnx (extra `onnx`) or policy.h for C."""
     best: bool = False
     """Take the policy that earned most within the limit instead of the newest."""
     trust: bool = False

@@ -139,12 +139,13 @@ def test_a_policy_that_is_not_finite_does_not_act(tmp_path, monkeypatch):
     broken = eqx.tree_at(lambda p: p.net.layers[0].bias, policy, jnp.full(8, jnp.nan))
     with Run.create(tiny("cpo", tmp_path)) as run:
         run.save({"learner": {"policy": broken}}, 1)
-    for words in (("evaluate", run.folder), ("export", run.folder, tmp_path / "p.npz")):
+    files = [tmp_path / f"p{suffix}" for suffix in (".npz", ".onnx", ".h")]
+    for words in (("evaluate", run.folder), *(("export", run.folder, file) for file in files)):
         with pytest.raises(SystemExit, match="'net/layers/0/bias' that are not finite"):
             typed(monkeypatch, *words)
     with pytest.raises(ValueError, match="not finite"):
         cmbpo.load(run.folder)
-    assert not (tmp_path / "p.npz").exists()
+    assert not any(file.exists() for file in files)
 
 
 def test_an_interrupted_run_names_the_flag_that_it_needs(strange, monkeypatch, capsys):

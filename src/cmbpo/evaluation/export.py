@@ -1,21 +1,31 @@
-"""The deterministic policy of a run as arrays that a computer with nothing but NumPy can run."""
+"""The deterministic policy of a run as a file for a robot: for NumPy alone, as ONNX or as C."""
 
+import io
+import json
 import os
 import zipfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from gymnasium.spaces import Box
 
+from cmbpo import columns
 from cmbpo.envs.find import find_task
-from cmbpo.evaluation import numpy_policy
+from cmbpo.evaluation import c_policy, numpy_policy, onnx_policy
 from cmbpo.evaluation.evaluate import load_policy
 from cmbpo.networks import Actor, Policy, SquashedPolicy
 from cmbpo.normalisation import with_weights
-from cmbpo.runs.checkpoint import write_whole
-from cmbpo.runs.errors import RunError
+from cmbpo.runs.errors import DamagedError, RunError
+from cmbpo.runs.files import whole_file
 from cmbpo.runs.run_folder import Run
+from cmbpo.runs.tables import read_table
+from cmbpo.tasks.task import Task
+
+READER = "numpy_policy.py"
+"""What reads an .npz file on the robot."""
 
 
 def arrays(policy: Actor, bounds: Box) -> dict[str, np.ndarray]:
@@ -43,27 +53,81 @@ def arrays(policy: Actor, bounds: Box) -> dict[str, np.ndarray]:
     return {name: np.asarray(value) for name, value in parts.items()}
 
 
-def export(folder: Path, path: Path, *, best: bool = False, trusted: bool = False) -> Path:
-    """Write the policy of a run to an .npz file, and its reader, numpy_policy.py, beside it.
+class Format(NamedTuple):
+    """A kind of file that a policy is written to."""
 
-    Only files that an export wrote before are replaced, and each at once; the module of an
-    environment that the run names is imported only where it is `trusted`.
+    refuse: Callable[[Path], None]
+    """Whatever keeps it from being written under this name, here."""
+    is_ours: Callable[[Path], bool]
+    """Whether an export wrote it before."""
+    content: Callable[[str, dict[str, np.ndarray], Callable[[], dict[str, str]]], bytes]
+    """What it holds: from its name without the suffix, the arrays, and what tells of the policy."""
+    use: str
+    """What is typed where it is used; `{file}` and `{name}` stand for its name."""
+
+
+def export(folder: Path, path: Path, *, best: bool = False, trusted: bool = False) -> None:
+    """Write the policy of a run to a file of the kind that its suffix says.
+
+    Beside an .npz file its reader, numpy_policy.py, is put. Only files that an export wrote before
+    are replaced, and each at once; the module of an environment that the run names is imported only
+    where it is `trusted`.
     """
-    if path.suffix != ".npz":
-        raise RunError(f"the file is {str(path)!r}; allowed: a name that ends in .npz")
-    reader = path.with_name("numpy_policy.py")
-    _require_replaceable(path, _is_exported)
-    _require_replaceable(reader, _is_reader)
+    if path.suffix not in FORMATS:
+        raise RunError(
+            f"the file is {str(path)!r}; allowed: a name that ends in {', '.join(FORMATS)}"
+        )
+    format = FORMATS[path.suffix]
+    format.refuse(path)
+    _require_replaceable(path, format.is_ours)
+    reader = path.with_name(READER)
+    if path.suffix == ".npz":
+        _require_replaceable(reader, _is_reader)
     run = Run.open(folder, trusted=trusted)
     task = find_task(run.settings, trusted=trusted)
     parts = arrays(load_policy(run, task, best=best), task.bounds)
+    content = format.content(path.stem, parts, partial(facts, run, task, best=best))
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise RunError(f"could not make {path.parent}: {error.strerror or error}") from error
-    _write_reader(reader)
-    write_whole(path, parts)
-    return reader
+    if path.suffix == ".npz":
+        _write_reader(reader)
+    with whole_file(path) as file:
+        file.write(content)
+
+
+def facts(run: Run, task: Task, *, best: bool = False) -> dict[str, str]:
+    """What is known of the policy of a run; lists as JSON has them."""
+    settings = run.settings
+    steps = run.notes_of_best()["env_steps"] if best else _steps(run)
+    return {
+        "task": settings.env_id,
+        "algorithm": settings.algo,
+        "seed": str(settings.seed),
+        **({} if steps is None else {"env_steps": str(steps)}),
+        "cost_limit": json.dumps(settings.cost_limit or task.cost_limits),
+        "cost_names": json.dumps(task.cost_names),
+        "horizon": str(task.horizon),
+        "obs_names": json.dumps(task.obs_names),
+        "act_names": json.dumps(task.act_names),
+    }
+
+
+def _steps(run: Run) -> int | None:
+    """The real steps that the newest good checkpoint has seen, where the records tell."""
+    for path in run.checkpoints():
+        try:
+            rows = run.notes_of(path)["tables"][run.progress.path.name]["rows"]
+        except DamagedError:
+            continue
+        try:
+            steps = read_table(run.progress.path).get(columns.ENV_STEPS, np.zeros(0))
+        except RunError:
+            return None
+        told = 0 < rows <= len(steps) and steps.dtype == float and np.isfinite(steps[rows - 1])
+        return int(steps[rows - 1]) if told else None
+    return None
 
 
 def _require_replaceable(path: Path, is_ours: Callable[[Path], bool]) -> None:
@@ -101,6 +165,7 @@ def _reader() -> bytes:
 
 
 def _write_reader(path: Path) -> None:
+    # by a name of its own: exports of several policies to one folder may run side by side
     unfinished = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         with unfinished.open("xb") as file:
@@ -112,10 +177,47 @@ def _write_reader(path: Path) -> None:
         unfinished.unlink(missing_ok=True)
 
 
+def _archive(parts: dict[str, np.ndarray]) -> bytes:
+    file = io.BytesIO()
+    np.savez(file, allow_pickle=False, **parts)
+    return file.getvalue()
+
+
+def _anywhere(path: Path) -> None:
+    """Such a file can be written under any name, with nothing that is not there."""
+
+
+FORMATS = {
+    ".npz": Format(
+        refuse=_anywhere,
+        is_ours=_is_exported,
+        content=lambda name, parts, tell: _archive(parts),
+        use="""On the robot's computer, which needs NumPy only, with {reader} beside it:
+  from numpy_policy import load
+  action = load({file!r})(observation)""",
+    ),
+    ".onnx": Format(
+        refuse=lambda path: onnx_policy.require(),
+        is_ours=onnx_policy.is_ours,
+        content=lambda name, parts, tell: onnx_policy.model(parts, tell()),
+        use="""With ONNX Runtime, from rows of single precision to rows of actions:
+  session = onnxruntime.InferenceSession({file!r})
+  (actions,) = session.run(None, {{"obs": observations}})""",
+    ),
+    ".h": Format(
+        refuse=c_policy.require_name,
+        is_ours=c_policy.is_ours,
+        content=lambda name, parts, tell: c_policy.header(name, parts, tell()),
+        use="""In C (C99 and later, linked with -lm):
+  #include "{file}"
+  if ({name}_act(obs, action) != 0) {{ /* a number of obs is not finite: stop */ }}""",
+    ),
+}
+"""What a policy can be written to, by the suffix of the file."""
+
+
 def main(folder: Path, path: Path, *, best: bool = False, trusted: bool = False) -> None:
     """Export, and say how the file is used."""
-    reader = export(folder, path, best=best, trusted=trusted)
+    export(folder, path, best=best, trusted=trusted)
     print(f"{path}: the deterministic policy of {folder}")
-    print(f"{reader}: reads it; needs NumPy only. On the robot's computer, with both files there:")
-    print("  from numpy_policy import load")
-    print(f"  action = load({path.name!r})(observation)")
+    print(FORMATS[path.suffix].use.format(file=path.name, name=path.stem, reader=READER))
