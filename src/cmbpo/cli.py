@@ -1,4 +1,4 @@
-"""The command line: `cmbpo train · evaluate · watch · report · experiment · tasks · bench · bound`.
+"""The command line: `cmbpo train · evaluate · watch · report · experiment · tasks · bench …`.
 
 Nothing heavy is imported before a command is known, so that help is instant.
 """
@@ -411,6 +411,34 @@ def report(args: list[str]) -> None:
     reporting.main(command.runs, command.out)
 
 
+@dataclass(frozen=True)
+class CompletionCommand:
+    """Print what makes a shell complete commands, flags and names, to be put where it reads it:
+    cmbpo completion bash > ~/.local/share/bash-completion/completions/cmbpo."""
+
+    shell: Annotated[Literal["bash", "zsh"], tyro.conf.Positional]
+    """The shell; for zsh, a file _cmbpo in a folder of its fpath."""
+
+
+def completion(args: list[str]) -> None:
+    """Print the completion script of a shell."""
+    command = flags.parse(CompletionCommand, args, "cmbpo completion")
+    kinds = {
+        "evaluate": EvaluateCommand,
+        "watch": WatchCommand,
+        "report": ReportCommand,
+        "export": ExportCommand,
+        "verify": VerifyCommand,
+        "check": CheckCommand,
+        "experiment": ExperimentCommand,
+        "tasks": TasksCommand,
+        "bench": BenchCommand,
+        "bound": BoundCommand,
+        "completion": CompletionCommand,
+    }
+    print(flags.completion(kinds, command.shell), end="")
+
+
 COMMANDS = {
     "train": train,
     "evaluate": evaluate,
@@ -423,6 +451,7 @@ COMMANDS = {
     "tasks": tasks,
     "bench": bench,
     "bound": bound,
+    "completion": completion,
 }
 
 
