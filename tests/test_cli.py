@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from cmbpo import __version__ as cmbpo_version
 from cmbpo import cli, load
 from cmbpo.envs.failures import EnvironmentFailure
 from cmbpo.evaluation import numpy_policy
@@ -457,3 +459,34 @@ def test_any_call_returns_or_is_a_sentence():
         "    one = call(Random(seed))\n"
         "    assert attempt(one) != '', one.text\n"
     )
+
+
+def test_python_m_is_the_command():
+    done = subprocess.run(
+        [sys.executable, "-m", "cmbpo", "--version"], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == cmbpo_version
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="no bash")
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        (["expe"], ["experiment"]),
+        (["train", "--algo", "trpo"], ["trpo-lag", "trpo"]),
+        (["train", "--env-id", "AntC"], ["AntCircle-v0"]),
+        (["train", "--trust-region.max"], ["--trust-region.max-kl"]),
+        (["experiment", "grid", "--stop"], ["--stop-losers"]),
+    ],
+)
+def test_bash_completes(words, offered, monkeypatch, capsys, tmp_path):
+    cmbpo(monkeypatch, "completion", "bash")
+    script = tmp_path / "completion"
+    script.write_text(capsys.readouterr().out)
+    typed = " ".join(["cmbpo", *words])
+    code = (
+        f"source {script}; COMP_WORDS=({typed}); COMP_CWORD={len(words)}; _tyro_cmbpo;"
+        " printf '%s\\n' \"${COMPREPLY[@]}\""
+    )
+    done = subprocess.run(["bash", "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == offered

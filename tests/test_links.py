@@ -27,6 +27,7 @@ OTHERS = {
     "experiment": cli.ExperimentCommand,
     "bound": cli.BoundCommand,
     "report": cli.ReportCommand,
+    "completion": cli.CompletionCommand,
     "bench simulator": cli.BenchSimulator,
     "bench algorithms": cli.BenchAlgorithms,
     "bench update": cli.BenchUpdate,
@@ -116,8 +117,8 @@ def test_every_command_that_is_shown_can_be_given(page):
         for word in rest:
             if word.startswith("--"):
                 assert word.split("=")[0] in known, f"{word} of cmbpo {' '.join(words)}"
-        if "--set" in rest:
-            given = rest[rest.index("--set") + 1 :]
+        for flag in {"--set", "--grid"} & set(rest):
+            given = rest[rest.index(flag) + 1 :]
             for key in parsed([word for word in given if "=" in word]):
                 require_known(key)
 

@@ -1,4 +1,4 @@
-"""The command line: `cmbpo train · evaluate · watch · report · experiment · tasks · bench · bound`.
+"""The command line: `cmbpo train · evaluate · watch · report · experiment · tasks · bench …`.
 
 Nothing heavy is imported before a command is known, so that help is instant.
 """
@@ -267,10 +267,12 @@ def tasks(args: list[str]) -> None:
 
 @dataclass(frozen=True)
 class ExperimentCommand:
-    """Run the paper's evidence: tasks × algorithms × seeds. The same command again goes on."""
+    """Run the paper's evidence, or a grid of your own: tasks × algorithms × settings × seeds. The
+    same command again goes on."""
 
-    what: Annotated[Literal["figure2", "figure3", "table1"], tyro.conf.Positional]
-    """figure2: CMBPO and four baselines; figure3: the ablations; table1: the safe algorithms."""
+    what: Annotated[Literal["figure2", "figure3", "table1", "grid"], tyro.conf.Positional]
+    """figure2: CMBPO and four baselines; figure3: the ablations; table1: the safe algorithms; grid:
+    what --algos, --envs and --grid say."""
     seeds: int = 4
     """Runs of each task and algorithm."""
     first_seed: int = 0
@@ -278,12 +280,20 @@ class ExperimentCommand:
     total_steps: int | None = None
     """Real environment steps of each run. None: what the preset says."""
     envs: tuple[str, ...] = ()
-    """Tasks, as in --envs AntSafe PointCircle. None given: those of the figure or table."""
+    """Tasks, as in --envs AntSafe PointCircle, or environments of your own, as in
+    my_package:MyRobot-v0. None given: those of the figure or table; of a grid, PointCircle."""
     algos: tuple[str, ...] = ()
-    """Algorithms, also cmbpo-no-alpha, cmbpo-schedule1 and cmbpo-schedule2 (figure3)."""
+    """Algorithms, also cmbpo-no-alpha, cmbpo-schedule1 and cmbpo-schedule2 (figure3). None given:
+    those of the figure or table; of a grid, cmbpo."""
+    grid: Annotated[tuple[tuple[str, ...], ...], tyro.conf.UseAppendAction] = ()
+    """Settings with the values to try, as in --grid trust-region.max-kl=0.01,0.02
+    policy.hidden=64x64,128x128; every combination is run."""
+    stop_losers: bool = False
+    """Stop the worse half of the arms at half of the steps, and with many arms at a quarter, an
+    eighth …: within the limit by return, before those beyond it by cost."""
     preset: str = "default"
     """Where the settings start from: default, or paper (the printed algorithm)."""
-    set: tuple[str, ...] = ()
+    set: Annotated[tuple[tuple[str, ...], ...], tyro.conf.UseAppendAction] = ()
     """Settings of the runs that read them, as in --set rollout.lanes=200 policy.hidden=64,64."""
     log_dir: str = "runs/experiments"
     """Folder of the runs; experiments share what they have in common."""
@@ -307,7 +317,7 @@ class ExperimentCommand:
 
 
 def experiment(args: list[str]) -> None:
-    """Run Figure 2, Figure 3 or Table I."""
+    """Run Figure 2, Figure 3, Table I or a grid of settings."""
     command = flags.parse(ExperimentCommand, args, "cmbpo experiment")
 
     from cmbpo.experiments import drive, plan
@@ -317,7 +327,8 @@ def experiment(args: list[str]) -> None:
         seeds=range(command.first_seed, command.first_seed + command.seeds),
         envs=command.envs,
         algos=command.algos,
-        overrides=command.set,
+        overrides=[word for words in command.set for word in words],
+        grid=[word for words in command.grid for word in words],
         total_steps=command.total_steps,
         preset=command.preset,
         log_dir=command.log_dir,
@@ -330,6 +341,7 @@ def experiment(args: list[str]) -> None:
         ray=command.ray,
         cpus=command.cpus_per_run,
         gpus=command.gpus_per_run,
+        stop_losers=command.stop_losers,
     )
     sys.exit(status)
 
@@ -399,6 +411,34 @@ def report(args: list[str]) -> None:
     reporting.main(command.runs, command.out)
 
 
+@dataclass(frozen=True)
+class CompletionCommand:
+    """Print what makes a shell complete commands, flags and names, to be put where it reads it:
+    cmbpo completion bash > ~/.local/share/bash-completion/completions/cmbpo."""
+
+    shell: Annotated[Literal["bash", "zsh"], tyro.conf.Positional]
+    """The shell; for zsh, a file _cmbpo in a folder of its fpath."""
+
+
+def completion(args: list[str]) -> None:
+    """Print the completion script of a shell."""
+    command = flags.parse(CompletionCommand, args, "cmbpo completion")
+    kinds = {
+        "evaluate": EvaluateCommand,
+        "watch": WatchCommand,
+        "report": ReportCommand,
+        "export": ExportCommand,
+        "verify": VerifyCommand,
+        "check": CheckCommand,
+        "experiment": ExperimentCommand,
+        "tasks": TasksCommand,
+        "bench": BenchCommand,
+        "bound": BoundCommand,
+        "completion": CompletionCommand,
+    }
+    print(flags.completion(kinds, command.shell), end="")
+
+
 COMMANDS = {
     "train": train,
     "evaluate": evaluate,
@@ -411,6 +451,7 @@ COMMANDS = {
     "tasks": tasks,
     "bench": bench,
     "bound": bound,
+    "completion": completion,
 }
 
 

@@ -183,7 +183,7 @@ def test_of_two_experiments_at_once_the_second_waits_and_no_run_fails(
     engine = StandIn()
     threading.Timer(0.3, the_other_experiment_ends).start()
     with live.view(list(lines.values())) as view:
-        drive.drive([first, second], engine, lines, view)
+        drive.drive([first, second], engine, view, lines)
     assert {line.state for line in lines.values()} == {"finished"}
     assert engine.started == [second.name] + ([] if it_finishes else [first.name])
     printed = capsys.readouterr().out
@@ -191,3 +191,33 @@ def test_of_two_experiments_at_once_the_second_waits_and_no_run_fails(
     assert f"process {os.getpid()} has it" in printed
     with hold.take(first.folder), hold.take(second.folder):
         pass
+
+
+def test_a_grid_stops_what_has_lost_and_again_comes_to_the_same(tmp_path):
+    short = ["initial_steps=240", "first_episode=5", "num_envs=24"]
+    grid = ["--grid", "trust-region.max-kl=0.01", "--grid", "policy.hidden=8,8x8"]
+    args = [sys.executable, "-m", "cmbpo", "experiment", "grid", "--algos", "cpo", *grid]
+    args += ["--seeds", "1", "--stop-losers", "--device", "cpu", "--log-dir", str(tmp_path)]
+    args += ["--total-steps", "1000", "--set", *short]
+    args += [word for word in SMALL if word.split("=")[0] not in ("policy.hidden", "num_envs")]
+    first = subprocess.run(args, capture_output=True, text=True, timeout=300)
+    assert first.returncode == 0, first.stdout + first.stderr
+    runs = sorted(tmp_path.glob("cpo-PointCircle/*/seed-000"))
+    assert [run.parent.name for run in runs] == [
+        "max-kl=0.01,policy.hidden=8",
+        "max-kl=0.01,policy.hidden=8x8",
+    ]
+    steps = [int(rows(run)[-1]["TotalEnvSteps"]) for run in runs]
+    assert max(steps) >= 1000 > min(steps) >= 500
+    assert f"lost: stopped at {min(steps)} of 1,000 steps, number 2 of 2" in first.stdout
+    for run in runs:
+        made = config.read_config(run)
+        assert made["settings"]["total_steps"] == 1000
+        assert made["grid"] == ["trust_region.max_kl", "policy.hidden"]
+        assert updates(run) == list(range(1, len(updates(run)) + 1))
+    table = first.stdout[first.stdout.index("PointCircle, the last quarter") :]
+    assert "of 1,000" in table.splitlines()[3]
+
+    second = subprocess.run(args, capture_output=True, text=True, timeout=300)
+    assert second.stdout.endswith(table)
+    assert [int(rows(run)[-1]["TotalEnvSteps"]) for run in runs] == steps

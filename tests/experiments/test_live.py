@@ -74,3 +74,13 @@ def test_elsewhere_a_line_is_printed_when_a_run_begins_or_ends():
 )
 def test_durations_are_in_the_two_largest_units(seconds, words):
     assert live.duration(seconds) == words
+
+
+def test_where_room_is_short_the_folder_of_all_runs_is_said_once():
+    names = [f"cmbpo-HalfCheetahSafe/max-kl={x},policy.hidden=64x64/seed-000" for x in (1, 2)]
+    console = Console(file=io.StringIO(), record=True, width=80)
+    console.print(live.LiveLines(console, [live.Line(name, 1000) for name in names]))
+    head, *shown = console.export_text().rstrip().split("\n")
+    assert head.startswith("cmbpo-HalfCheetahSafe/")
+    for line, value in zip(shown, "12", strict=True):
+        assert line.startswith(f"max-kl={value},policy.hidden=64x64/seed-000")

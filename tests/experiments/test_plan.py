@@ -128,3 +128,56 @@ def test_a_setting_goes_to_the_arms_that_read_it():
     assert len(jobs) == 4
     with pytest.raises(ValueError, match=r"--set rollout.lanes is read by none of cpo, trpo"):
         plan.jobs("table1", seeds=[0], algos=["cpo", "trpo"], overrides=["rollout.lanes=30"])
+
+
+def test_a_grid_is_every_combination_by_seeds_in_folders_that_say_what_differs():
+    grid = ["trust-region.max-kl=0.01,2e-2", "policy.hidden=64x64,128"]
+    jobs = plan.jobs("grid", seeds=[0, 1], algos=["cpo"], envs=["AntSafe"], grid=grid)
+    first = [job.name for job in jobs if job.settings.seed == 0]
+    assert first == [
+        "cpo-AntSafe/max-kl=0.01,policy.hidden=64x64/seed-000",
+        "cpo-AntSafe/max-kl=0.01,policy.hidden=128/seed-000",
+        "cpo-AntSafe/max-kl=0.02,policy.hidden=64x64/seed-000",
+        "cpo-AntSafe/max-kl=0.02,policy.hidden=128/seed-000",
+    ]
+    assert len(jobs) == 8
+    assert jobs[3].settings.policy.hidden == (128,)
+    plain = preset("cpo", "AntSafe")
+    assert replace(jobs[0].settings, policy=plain.policy, trust_region=plain.trust_region) == plain
+
+
+def test_a_grid_is_of_the_first_run_unless_more_is_said():
+    (job,) = plan.jobs("grid", seeds=[0])
+    assert job.name == "cmbpo-PointCircle/seed-000"
+
+
+def test_a_figure_may_be_a_grid_too():
+    jobs = plan.jobs("table1", seeds=[0], grid=["advantage.lam=0.9,0.95"])
+    assert len({job.name for job in jobs}) == 3 * 4 * 2
+
+
+def test_what_is_no_part_of_a_folders_name_is_left_out_of_it():
+    (job,) = plan.jobs("grid", seeds=[0], grid=["init_from=../runs/a b"])
+    assert job.name == "cmbpo-PointCircle/init-from=..-runs-a-b/seed-000"
+
+
+@pytest.mark.parametrize(
+    ("grid", "sentence"),
+    [
+        (["trust_region.max_kl=0.01,-1"], "trust_region.max_kl is -1.0; allowed: a number, above"),
+        (["rollout.lanes=20,30"], "rollout.lanes is not read by cpo: leave it out"),
+        (["seed=1,2"], "--grid seed; an experiment has a flag of its own for seed"),
+        (["batch_size=500,5e2"], "--grid gives cpo-PointCircle/batch-size=500 twice"),
+        (["critic.epochs=1,2"], "critic.epochs is given by --set and by --grid"),
+        (["policy.hidden=64x0"], r"policy.hidden is \(64, 0\); allowed: one to 16 of"),
+        (["trust_region.max_kl="], "trust_region.max_kl is ''; allowed: a number"),
+    ],
+)
+def test_a_wrong_value_of_a_grid_is_named_before_anything_runs(grid, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        plan.jobs("grid", seeds=[0], algos=["cpo"], grid=grid, overrides=["critic.epochs=3"])
+
+
+def test_combinations_that_cannot_be_are_named():
+    with pytest.raises(ValueError, match="elites is 5; allowed: 1 to members = 3"):
+        plan.jobs("grid", seeds=[0], grid=["ensemble.members=3,7", "ensemble.elites=2,5"])

@@ -63,3 +63,12 @@ def test_a_run_is_finished_only_with_its_last_policy(tmp_path):
     (tmp_path / "checkpoints" / "1.npz").touch()
     assert finished(tmp_path, 100)
     assert not finished(tmp_path, 101)
+
+
+def test_a_run_that_went_on_beyond_its_last_policy_has_still_taken_its_steps(tmp_path):
+    rows = [f"{100 * i},{i},1.0,2.0,10.0,5.0\n" for i in range(1, 6)]
+    (tmp_path / "progress.csv").write_text(HEADER + "".join(rows))
+    (tmp_path / "checkpoints").mkdir()
+    (tmp_path / "checkpoints" / "3.npz").touch()
+    assert finished(tmp_path, 300)
+    assert not finished(tmp_path, 400)

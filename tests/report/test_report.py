@@ -119,6 +119,33 @@ def test_seeds_share_an_arm_and_changed_settings_do_not(tmp_path):
     assert arms == {"CMBPO": 2, "CMBPO (real_share.rule constant)": 1, "CPO": 1}
 
 
+def of_a_grid(folder: Path, settings: TrainSettings, *names: str) -> None:
+    fake(folder, settings, episodes=30)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"grid": list(names)}))
+
+
+def test_arms_of_a_grid_are_named_by_what_differs_in_the_order_of_their_numbers(tmp_path):
+    for lanes in (100, 20, 500):
+        for seed in (0, 1):
+            rollout = replace(ant().rollout, lanes=lanes)
+            settings = ant(seed=seed, rollout=rollout)
+            of_a_grid(tmp_path / f"{lanes}-{seed}", settings, "rollout.lanes", "policy.hidden")
+    arms = {arm.label: len(arm.runs["AntSafe"]) for arm in collect([tmp_path]).arms}
+    assert list(arms.items()) == [("lanes 20", 2), ("lanes 100", 2), ("lanes 500", 2)]
+    fake(tmp_path / "other", ant("cpo"), episodes=30)
+    labels = [arm.label for arm in collect([tmp_path]).arms]
+    assert labels == ["CMBPO (lanes 20)", "CMBPO (lanes 100)", "CMBPO (lanes 500)", "CPO"]
+
+
+@pytest.mark.parametrize("noted", [3, ["nothing"], [["a"]], "rollout.lanes"])
+def test_a_grid_that_is_none_is_none(tmp_path, noted):
+    folder = fake(tmp_path / "a", ant(), episodes=30)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"grid": noted}))
+    assert [arm.label for arm in collect([tmp_path]).arms] == ["CMBPO"]
+
+
 def test_the_arms_of_figure_3_have_their_names_and_a_figure_of_their_own(tmp_path):
     for job in plan.jobs("figure3", seeds=[0, 1], log_dir=str(tmp_path)):
         fake(job.folder, job.settings, episodes=30)

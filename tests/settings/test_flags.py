@@ -67,3 +67,14 @@ def test_the_help_of_algorithm_and_task_names_them_all():
     texts = help_texts(TrainSettings)
     assert all(algo in texts["algo"] for algo in ALGORITHMS)
     assert "AntSafe-v0" in texts["env_id"]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh"])
+def test_completion_knows_every_command_and_every_setting(shell, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["cmbpo", "completion", shell])
+    cli.main()
+    script = capsys.readouterr().out
+    for name in cli.COMMANDS:
+        assert f"'{name}'" in script
+    for name in (*names(), "resume", "trust"):
+        assert f"--{name.replace('_', '-')}'" in script

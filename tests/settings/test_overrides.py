@@ -11,7 +11,17 @@ import cmbpo
 from cmbpo import cli
 from cmbpo.runs.config import write_config
 from cmbpo.settings.aliases import CONSTANTS
-from cmbpo.settings.overrides import changed, flat, names, parsed, require_known, with_values
+from cmbpo.settings.overrides import (
+    changed,
+    flat,
+    literal,
+    names,
+    parsed,
+    require_known,
+    short,
+    spelt,
+    with_values,
+)
 from cmbpo.settings.presets import preset
 from cmbpo.settings.schema import TrainSettings
 from cmbpo.training import loop
@@ -173,6 +183,7 @@ def test_settings_come_back_from_their_flat_names():
         ("batch-size = 500", 500),
         ("policy.hidden=64,64", (64, 64)),
         ("policy.hidden=64,", (64,)),
+        ("policy.hidden=64x64", (64, 64)),
         ("policy.normalise=true", True),
         ("policy.normalise=False", False),
         ("first_episode=none", None),
@@ -190,3 +201,26 @@ def test_assignments_are_read_as_a_user_means_them(assignment, value):
 def test_what_is_no_assignment_is_named():
     with pytest.raises(ValueError, match="'batch_size'; allowed: KEY=VALUE"):
         parsed(["batch_size"])
+
+
+def test_a_short_name_says_which_setting_it_is():
+    shorts = {name: short(name) for name in names()}
+    assert shorts["trust_region.max_kl"] == "max-kl"
+    assert shorts["policy.hidden"] == "policy.hidden"
+    assert len(set(shorts.values())) == len(shorts)
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        ((64, 64), "64x64"),
+        ((0.1, 1.0), "0.1x1"),
+        (1e-05, "1e-05"),
+        (None, "none"),
+        (True, "true"),
+        ("cpo", "cpo"),
+    ],
+)
+def test_a_value_is_spelt_as_it_can_be_typed(value, words):
+    assert spelt(value) == words
+    assert literal(words) == value

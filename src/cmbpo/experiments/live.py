@@ -1,6 +1,7 @@
 """One line per run while an experiment goes on: drawn anew in a terminal, printed anywhere else."""
 
 import math
+import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +15,8 @@ from rich.text import Text
 from cmbpo.experiments.progress import Progress
 
 STYLES = {"waiting": "dim", "running": "cyan", "finished": "green", "failed": "bold red"}
-"""States of a run; `stopped` is one more, and `elsewhere`: another process has it."""
+"""States of a run; `stopped` is one more, `lost` to better arms, and `elsewhere`: with another
+process."""
 HEADER = ("done", "steps", "return", "cost", "left")
 BAR = 8
 """Characters of a progress bar, at least."""
@@ -120,30 +122,39 @@ class LiveLines:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Table]:
         """The table as it is now: names are shortened, and the bars left out, for want of room."""
-        order = ["running", "failed", "stopped", "elsewhere", "waiting", "finished"]
+        order = ["running", "failed", "stopped", "elsewhere", "waiting", "finished", "lost"]
         lines = sorted(self._lines, key=lambda line: order.index(line.state))
         cells = [_cells(line) for line in lines]
         needed = sum(max(map(len, column)) + 1 for column in zip(HEADER, *cells, strict=True))
         room = options.max_width - needed
-        longest = max(len(line.name) for line in lines)
+        title, names = _told_apart([line.name for line in lines], max(room, 9))
+        longest = max(map(len, names))
         table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="dim")
-        table.add_column("run", no_wrap=True)
+        table.add_column(title, no_wrap=True)
         bars = room - longest - 1 >= BAR
         if bars:
             table.add_column("", width=min(room - longest - 1, 5 * BAR))
         for name in HEADER:
             table.add_column(name, justify="right", no_wrap=True)
-        for line, (*words, cost, left) in zip(lines, cells, strict=True):
+        for line, run, (*words, cost, left) in zip(lines, names, cells, strict=True):
             now = line.progress
             over = now is not None and now.cost > now.limit
             table.add_row(
-                shortened(line.name, max(room, 9)),
+                shortened(run, max(room, 9)),
                 *([ProgressBar(total=1.0, completed=line.share)] if bars else []),
                 *words,
                 Text(cost, "red" if over else ""),
                 Text(left, STYLES.get(line.state, "yellow")),
             )
         yield table
+
+
+def _told_apart(names: Sequence[str], width: int) -> tuple[str, list[str]]:
+    """The names, and what stands above them: the folder that all are in, where room is short."""
+    common = os.path.commonpath(names)
+    if max(map(len, names)) <= width or common in ("", *names):
+        return "run", list(names)
+    return shortened(f"{common}/", width), [name[len(common) + 1 :] for name in names]
 
 
 def _cells(line: Line) -> tuple[str, ...]:

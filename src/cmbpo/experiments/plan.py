@@ -1,15 +1,18 @@
-"""Which runs make up Figure 2, Figure 3 and Table I, where each is kept, and how far it is."""
+"""Which runs make up Figure 2, Figure 3, Table I or a grid, and where each is kept."""
 
 import dataclasses
 import json
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from cmbpo.experiments import grid as grids
 from cmbpo.experiments import progress
 from cmbpo.settings import aliases
 from cmbpo.settings.arms import every_arm
-from cmbpo.settings.overrides import changed, flat, parsed, require_known
+from cmbpo.settings.overrides import changed, flat, parsed, require_known, short, spelt
 from cmbpo.settings.plugins import asked_for
 from cmbpo.settings.presets import preset as make_preset
 from cmbpo.settings.registry import is_built_in, reads, short_algorithm, short_name, task_name
@@ -17,7 +20,7 @@ from cmbpo.settings.schema import BOOKKEEPING, TrainSettings
 
 
 class Experiment(NamedTuple):
-    """A figure or table of the paper."""
+    """A figure or table of the paper, or what a grid is of where nothing else is said."""
 
     tasks: tuple[str, ...]
     arms: tuple[str, ...]
@@ -33,6 +36,7 @@ EXPERIMENTS = {
     "table1": Experiment(
         ("AntSafe", "HalfCheetahSafe", "AntCircle"), ("cmbpo", "cpo", "ppo-lag", "trpo-lag")
     ),
+    "grid": Experiment(("PointCircle",), ("cmbpo",)),
 }
 
 FLAGS = ("algo", "env_id", "preset", "seed", "total_steps", "log_dir", "device")
@@ -44,14 +48,35 @@ class Job(NamedTuple):
 
     arm: str
     settings: TrainSettings
+    varied: tuple[str, ...] = ()
+    """The settings that the grid gives values to."""
+    until: int | None = None
+    """Steps after which to stop for now; None: all of them."""
 
     @property
     def name(self) -> str:
-        """The folder below the log folder: `<arm>-<task>/seed-<seed>`."""
+        """The folder below the log folder: `<arm>-<task>/<what a grid varies>/seed-<seed>`."""
+        return f"{self.family}/seed-{self.settings.seed:03d}"
+
+    @property
+    def family(self) -> str:
+        """The folder of all its seeds."""
         s = self.settings
-        arm = short_algorithm(self.arm)
-        arm = arm if s.preset == "default" else f"{arm}-{s.preset}"
-        return f"{arm}-{short_name(s.env_id)}/seed-{s.seed:03d}"
+        parts = [short_algorithm(self.arm), *([s.preset] if s.preset != "default" else [])]
+        folder = "-".join([*parts, short_name(s.env_id)])
+        chosen = ",".join(f"{name}={value}" for name, value in self.values().items())
+        chosen = re.sub(r"[^\w.,=+-]+", "-", chosen)
+        return f"{folder}/{chosen}" if chosen else folder
+
+    def values(self) -> dict[str, str]:
+        """What the grid gives it, by the short names of the settings."""
+        held = flat(dataclasses.asdict(self.settings))
+        return {short(name): spelt(held[name]) for name in self.varied}
+
+    @property
+    def end(self) -> int:
+        """Steps after which it is through, or stops for now."""
+        return self.until or self.settings.total_steps
 
     @property
     def folder(self) -> Path:
@@ -66,14 +91,16 @@ def jobs(
     envs: Sequence[str] = (),
     algos: Sequence[str] = (),
     overrides: Sequence[str] = (),
+    grid: Sequence[str] = (),
     total_steps: int | None = None,
     preset: str = "default",
     **common: Any,
 ) -> list[Job]:
     """The runs of an experiment, seed by seed, so that all curves grow together.
 
-    `overrides` are `KEY=VALUE` and apply to every run that reads them; `common` are settings of
-    every run.
+    `overrides` are `KEY=VALUE` and apply to every run that reads them; `grid` are
+    `KEY=VALUE,VALUE` and make every arm many, which all read them; `common` are settings of every
+    run.
     """
     table = EXPERIMENTS[experiment]
     tasks: dict[str, str] = {}
@@ -89,17 +116,29 @@ def jobs(
             raise ValueError(f"--set {key} is read by none of {', '.join(arms)}: leave it out")
     if total_steps is not None:
         asked["total_steps"] = total_steps
-    planned = []
-    for seed in seeds:
-        for task, env in tasks.items():
-            for name in arms:
-                arm = every_arm()[name]
-                settings = make_preset(arm.algo, env, preset)
-                own = {key: x for key, x in asked.items() if reads(arm.algo, key)}
-                changes = {**arm.changes_on(task), **own, "seed": seed}
-                planned.append(Job(name, changed(settings, changes)))
-                _require_limits(planned[-1].settings)
-    return planned
+    points = _combinations(grid, asked)
+    planned: dict[str, Job] = {}
+    for seed, (task, env), name, point in product(seeds, tasks.items(), arms, points):
+        arm = every_arm()[name]
+        settings = make_preset(arm.algo, env, preset)
+        own = {key: x for key, x in asked.items() if reads(arm.algo, key)}
+        changes = {**arm.changes_on(task), **own, **point, "seed": seed}
+        job = Job(name, changed(settings, changes), tuple(point))
+        _require_limits(job.settings)
+        if planned.setdefault(job.name, job) is not job:
+            raise ValueError(f"--grid gives {job.family} twice; allowed: each value once")
+    return list(planned.values())
+
+
+def _combinations(grid: Sequence[str], asked: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The combinations of a grid, apart from what is given otherwise."""
+    points = grids.combinations(grid)
+    for key in points[0]:
+        if key in FLAGS:
+            raise ValueError(f"--grid {key}; an experiment has a flag of its own for {key}")
+        if key in asked:
+            raise ValueError(f"{key} is given by --set and by --grid; allowed: one of them")
+    return points
 
 
 def _require_limits(settings: TrainSettings) -> None:

@@ -57,11 +57,16 @@ def _progress(first: dict[str, str], last: dict[str, str]) -> Progress:
 
 
 def finished(folder: Path, total_steps: int) -> bool:
-    """Whether the run took its steps, and its last policy is kept."""
-    now = read(folder)
-    if now is None or now.steps < total_steps:
+    """Whether the run took its steps, and a policy of then or later is kept."""
+    if read(folder) is None:
         return False
-    return (folder / "checkpoints" / f"{now.update}.npz").exists()
+    there = [row for row in _tail(folder / "progress.csv") if _steps(row) >= total_steps]
+    kept = (folder / "checkpoints" / f"{row[columns.UPDATE]}.npz" for row in reversed(there))
+    return any(path.exists() for path in kept)
+
+
+def _steps(row: dict[str, str]) -> int:
+    return int(row[columns.ENV_STEPS])
 
 
 def _number(row: dict[str, str], name: str) -> float:

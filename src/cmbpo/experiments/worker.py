@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from cmbpo import interruption
+from cmbpo import columns, interruption
 from cmbpo.experiments import machine, progress
 from cmbpo.experiments.plan import Job
 from cmbpo.settings.trust import ASKING
@@ -54,6 +54,8 @@ class Worker:
             "folder": str(folder),
             "arm": job.arm,
             "settings": dataclasses.asdict(job.settings),
+            "grid": job.varied,
+            "until": job.until,
             "cores": cores,
             "command": command,
         }
@@ -71,10 +73,10 @@ class Worker:
         return progress.read(self.folder)
 
     def failure(self) -> str | None:
-        """After its end: why the run did not take all its steps; None if it did."""
+        """After its end: why the run did not take the steps it was to take; None if it did."""
         assert self._process.stdin is not None
         self._process.stdin.close()
-        if progress.finished(self.folder, self.job.settings.total_steps):
+        if progress.finished(self.folder, self.job.end):
             return None
         status = self._process.returncode
         if status < 0:
@@ -104,14 +106,14 @@ def main() -> None:
             threading.Thread(target=_stop_with_starter, daemon=True).start()
             machine.hold_cores(task["cores"])
             sys.argv = task["command"]
-            work(Path(task["folder"]), task["settings"], task["arm"], interrupted)
+            work(Path(task["folder"]), task, interrupted)
     except (ValueError, FileNotFoundError) as mistake:
         sys.exit(str(mistake))
     except KeyboardInterrupt:
         sys.exit("interrupted")
 
 
-def work(folder: Path, settings: dict[str, Any], arm: str, interrupted: Sequence[int]) -> None:
+def work(folder: Path, task: Mapping[str, Any], interrupted: Sequence[int]) -> None:
     """Train in `folder`: go on from its newest checkpoint, or begin."""
     _wait_for(folder, interrupted)
     from cmbpo.envs.find import find_task
@@ -120,12 +122,13 @@ def work(folder: Path, settings: dict[str, Any], arm: str, interrupted: Sequence
 
     if interrupted:
         raise KeyboardInterrupt
-    asked = config.settings_from_json({"settings": settings}, where="the experiment", trusted=True)
+    asked = config.settings_from_json(task, where="the experiment", trusted=True)
     if not (folder / "config.json").exists():
         backend = device.use(asked.device)
-        task = find_task(asked, trusted=True)
-        asked = loop.with_limits(asked, task)
-        extra = {"backend": backend, "horizon": task.horizon, "arm": arm}
+        found = find_task(asked, trusted=True)
+        asked = loop.with_limits(asked, found)
+        extra = {"backend": backend, "horizon": found.horizon, "arm": task["arm"]}
+        extra |= {"grid": task["grid"]} if task["grid"] else {}
         unfinished = Path(tempfile.mkdtemp(dir=folder, prefix=".config-"))
         config.write_config(unfinished, asked, extra)
         (unfinished / "config.json").replace(folder / "config.json")
@@ -133,7 +136,9 @@ def work(folder: Path, settings: dict[str, Any], arm: str, interrupted: Sequence
     (folder / "checkpoints").mkdir(exist_ok=True)
     held = config.settings_from_json(config.read_config(folder), where=str(folder))
     as_asked = all(getattr(held, name) == getattr(asked, name) for name in ASKING)
-    loop.resume(folder, total_steps=asked.total_steps, trusted=as_asked)
+    until = task["until"]
+    rung = [lambda moment: int(moment.row[columns.ENV_STEPS]) < until] if until else []
+    loop.resume(folder, asked.total_steps, rung, trusted=as_asked)
 
 
 def _stop_with_starter() -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 from cmbpo.report.recorded import Recorded, flat
 from cmbpo.settings.arms import ABLATIONS
+from cmbpo.settings.overrides import short, spelt
 from cmbpo.settings.presets import preset as make_preset
 from cmbpo.settings.registry import ALGORITHMS
 from cmbpo.settings.schema import BOOKKEEPING
@@ -35,26 +36,56 @@ def arms(runs: Sequence[Recorded]) -> list[ArmRuns]:
     """Group runs that differ only in seed and task; the plain form of an algorithm comes first.
 
     Ablations come last. What one changes by its name is part of it, though it differs by task.
+    Arms of a grid are named by what of the grid differs, and by nothing else where all are.
     """
-    groups: dict[tuple[str, int, str, str, Changes], list[Recorded]] = {}
+    groups: dict[tuple[str, int, str, str, Changes, Changes], list[Recorded]] = {}
     for run in sorted(runs, key=lambda run: run.name):
         ablation = _ablation(run)
         named = ABLATIONS[ablation].changes_on(run.task) if ablation else {}
-        changes = tuple(change for change in _changes(run, runs) if change[0] not in named)
-        key = (ablation, _rank(run.algo), run.algo, run.preset, changes)
+        apart = {*named, *run.grid}
+        changes = tuple(change for change in _changes(run, runs) if change[0] not in apart)
+        key = (ablation, _rank(run.algo), run.algo, run.preset, _point(run, runs), changes)
         groups.setdefault(key, []).append(run)
     grouped: list[ArmRuns] = []
-    for key in sorted(groups, key=lambda key: (key[:4], len(key[4]), key[4])):
+    alone = all(point for *_, point, _ in groups) and len({key[:4] for key in groups}) == 1
+    for key in sorted(groups, key=_order):
         by_task: dict[str, list[Recorded]] = {}
         for run in groups[key]:
             by_task.setdefault(run.task, []).append(run)
-        ablation, _, algo, preset, changes = key
+        ablation, _, algo, preset, point, changes = key
         several = len({run.preset for run in runs if run.algo == algo}) > 1
-        label = _label(algo, preset if several else "", ablation, changes)
+        label = _label(algo, preset if several else "", ablation, point, changes)
+        if alone and not changes:
+            label = _words(point)
         same = sum(arm.label.split(" #")[0] == label for arm in grouped)
         label = f"{label} #{same + 1}" if same else label
         grouped.append(ArmRuns(label, algo, len(grouped), ablation, by_task))
     return grouped
+
+
+def _order(key: tuple[str, int, str, str, Changes, Changes]) -> tuple[Any, ...]:
+    """By algorithm, then by the numbers of the grid, as numbers."""
+    *first, point, changes = key
+    values = [(name, _number(value), value) for name, value in point]
+    return (first, len(changes), len(point), values, changes)
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text.split("x")[0])
+    except ValueError:
+        return 0.0
+
+
+def _point(run: Recorded, runs: Sequence[Recorded]) -> Changes:
+    """What of its grid differs among the runs of its algorithm and preset."""
+    alike = [r for r in runs if (r.algo, r.preset) == (run.algo, run.preset)]
+    differing = [
+        name
+        for name in run.grid
+        if len({spelt(r.settings[name]) for r in alike if name in r.settings}) > 1
+    ]
+    return tuple((short(name), spelt(run.settings[name])) for name in differing)
 
 
 def _ablation(run: Recorded) -> str:
@@ -76,12 +107,16 @@ def label_of(algo: str) -> str:
     return ALGORITHMS[algo].label if algo in ALGORITHMS else algo
 
 
-def _label(algo: str, preset: str, ablation: str, changes: Changes) -> str:
+def _label(algo: str, preset: str, ablation: str, point: Changes, changes: Changes) -> str:
     label = f"{label_of(algo)} {preset}".strip()
     if ablation:
         label = f"{label}, {ABLATIONS[ablation].label}"
-    shown = ", ".join(f"{name} {_shortened(value)}" for name, value in changes[:3])
-    return f"{label} ({shown}{', …' if len(changes) > 3 else ''})" if changes else label
+    shown = _words((*point, *changes[:3]))
+    return f"{label} ({shown}{', …' if len(changes) > 3 else ''})" if shown else label
+
+
+def _words(changes: Changes) -> str:
+    return ", ".join(f"{name} {_shortened(value)}" for name, value in changes)
 
 
 def _shortened(value: str) -> str:

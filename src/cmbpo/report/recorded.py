@@ -47,6 +47,13 @@ class Recorded:
         return str(self.settings.get("preset", "unknown"))
 
     @property
+    def grid(self) -> tuple[str, ...]:
+        """The settings that a grid gave values to, where the run is one of a grid."""
+        noted = self.config.get("grid")
+        names = noted if isinstance(noted, list) else []
+        return tuple(n for n in names if isinstance(n, str) and n in self.settings)
+
+    @property
     def seed(self) -> Any:
         """The seed."""
         return self.settings.get("seed")

@@ -5,6 +5,7 @@ import dataclasses
 import difflib
 import importlib
 import inspect
+import re
 import typing
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -107,15 +108,38 @@ def parsed(assignments: Sequence[str]) -> dict[str, Any]:
         key, equals, text = assignment.partition("=")
         if not equals:
             raise ValueError(f"{assignment!r}; allowed: KEY=VALUE, as in real_share.min_real=500")
-        values[key.strip().replace("-", "_")] = _literal(text.strip())
+        values[key.strip().replace("-", "_")] = literal(text.strip())
     return values
 
 
-def _literal(text: str) -> Any:
+_NUMBER = r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?"
+
+
+def literal(text: str) -> Any:
+    """A value as it is typed behind `KEY=`: `64,64` and `64x64` are two numbers."""
+    if re.fullmatch(rf"{_NUMBER}(x{_NUMBER})+", text):
+        return tuple(ast.literal_eval(number) for number in text.split("x"))
     try:
         return ast.literal_eval(text)
     except (ValueError, SyntaxError):
         return {"true": True, "false": False, "none": None}.get(text.lower(), text)
+
+
+def spelt(value: Any) -> str:
+    """A value as it is typed where commas part values: `64x64` for two numbers."""
+    if isinstance(value, tuple | list):
+        return "x".join(map(spelt, value))
+    if isinstance(value, float):
+        return repr(value).removesuffix(".0")
+    return str(value).lower() if value is None or isinstance(value, bool) else str(value)
+
+
+@cache
+def short(name: str) -> str:
+    """The last part of a setting's name, as in `max-kl`; the whole where others end like it."""
+    last = name.rpartition(".")[2]
+    alone = sum(other.rpartition(".")[2] == last for other in names()) == 1
+    return (last if alone else name).replace("_", "-")
 
 
 @cache
