@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: setup train test test-slow chaos bench lock
+.PHONY: setup train test test-slow site dist try-wheel chaos bench lock
 
 setup: $(READY)
 
@@ -29,6 +29,21 @@ test: $(READY)
 # The proofs that take over a minute each.
 test-slow: $(READY)
 	$(BIN)/pytest -m slow
+
+# The documentation, which needs no network to be built or read: build/site/index.html.
+site: $(READY)
+	$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going -b html -c docs . build/site
+	@echo "build/site/index.html"
+
+# What an index would get; nothing is uploaded.
+dist: $(READY)
+	rm -rf dist
+	$(BIN)/python -m hatchling build
+	@du -b dist/*
+
+# The wheel in an empty environment, away from here, with the Python that PYTHON names.
+try-wheel: $(READY)
+	.ci/install $(PYTHON)
 
 # Thousands of attempts to make it lose data, lie, execute or fall over: half an hour on two cores.
 chaos: $(READY)

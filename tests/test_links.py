@@ -15,7 +15,8 @@ from cmbpo.settings.presets import preset
 from cmbpo.settings.registry import ALGORITHMS
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md")]
+PAGES += sorted((ROOT / "docs").rglob("*.md"))
 IDS = [str(page.relative_to(ROOT)) for page in PAGES]
 OTHERS = {
     "evaluate": cli.EvaluateCommand,

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from cmbpo.settings.presets import preset
     from cmbpo.settings.schema import TrainSettings
 
-__version__ = "0.1.0"
+__version__ = "1.0.0"
 __all__ = [
     "Agent",
     "EvalCallback",

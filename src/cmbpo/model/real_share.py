@@ -12,9 +12,9 @@ def real_share(
 ) -> float:
     """α(π), from the mean disagreement D̄ now and D̄₀ on the first data.
 
-    paper: the smallest α with (1 − α)·D̄ ≤ d_m (eq. 12), that is α = 1 − (1 − α₀)·D̄₀/D̄
-    proportional: α = α₀·D̄/D̄₀ (the authors' code)
-    constant: α = α₀ (ablation)
+    paper:         the smallest α with (1 − α)·D̄ ≤ d_m (eq. 12): α = 1 − (1 − α₀)·D̄₀/D̄
+    proportional:  α = α₀·D̄/D̄₀ (the authors' code)
+    constant:      α = α₀ (ablation)
     """
     if rule == "constant":
         return first_alpha
