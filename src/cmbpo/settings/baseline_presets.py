@@ -50,6 +50,9 @@ DEFAULT = {
     # Adam's multiplier fades while nothing costs; PPO-L on HalfCheetahSafe then stays at a cost of
     # 108 to 118. After 3,000,000 steps the controller had spent 18,600 in all (seed 100).
     "lagrangian.rule": "pid",
+    # What a policy costs follows λ with a delay, as an integral does: without a share that answers
+    # at once, an integral on an integral swings.
+    "lagrangian.gains": (1.0, 0.05, 0.0),
     # One step of Adam on the whole batch goes beyond `stop_kl`, small ones stop near it. After
     # 600,000 steps of PPO-L on HalfCheetahSafe: 629, and 144 with ten passes at 3e-4.
     "clipped.learning_rate": 1e-3,
