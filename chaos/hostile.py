@@ -98,10 +98,17 @@ def _loaded(folder: Path) -> None:
 
 def _outside(place: Path, folder: Path) -> Iterator[str]:
     """All there is beside the run folder and what a command is asked to write."""
-    for root, folders, files in os.walk(place):
-        own = [Path(root) / name for name in folders if not name.startswith("__")]
-        folders[:] = [p.name for p in own if p not in (folder, place / "out")]
-        yield from (os.path.join(root, name) for name in files)
+    # no os.walk: it calls itself for each folder in another, and some trials are very deep
+    ahead = [str(place)]
+    while ahead:
+        for entry in os.scandir(ahead.pop()):
+            if not entry.is_dir(follow_symlinks=False):
+                yield entry.path
+            elif not entry.name.startswith("__") and Path(entry.path) not in (
+                folder,
+                place / "out",
+            ):
+                ahead.append(entry.path)
 
 
 def _require_harmless_page(out: Path) -> None:

@@ -103,7 +103,7 @@ CRITIC_LOSS = Column(
 
 MULTIPLIER = Column(
     "Metrics/LagrangeMultiplier",
-    "λ of the penalised advantages or values (TRPO-L, PPO-L, SAC-L)",
+    "λ of penalised advantages (TRPO-L, PPO-L; `pid`: in standard units) or values (SAC-L)",
     per_cost=True,
 )
 

@@ -13,6 +13,7 @@ from jax.scipy.stats import norm
 
 from cmbpo.networks import Policy
 from cmbpo.policy import clipped
+from cmbpo.policy.advantage import normalise
 from cmbpo.policy.cost_control import no_cost_seen, steer
 from cmbpo.policy.lagrangian import adam_multiplier, ascend, control, penalise, pid_multiplier
 from cmbpo.policy.trust_region import (
@@ -108,20 +109,20 @@ def with_trpo(policy, state):
 
 def with_trpo_lag(policy, multiplier):
     multiplier = ascend(multiplier, excess(policy))
-    batch = penalise(samples(policy), multiplier.value)
+    batch = penalise(samples(policy), multiplier)
     return trust_region_step(policy, batch, REGION)[0], multiplier
 
 
 def with_trpo_pid(policy, multiplier):
     multiplier = control(multiplier, excess(policy), gains=(1.0, 0.05, 0.1), smoothing=0.5)
-    batch = penalise(samples(policy), multiplier.value)
+    batch = penalise(normalise(samples(policy)), multiplier)
     return trust_region_step(policy, batch, REGION)[0], multiplier
 
 
 def with_ppo_lag(policy, state):
     multiplier, opt_state = state
     multiplier = ascend(multiplier, excess(policy), learning_rate=0.02)
-    batch = penalise(samples(policy), multiplier.value)
+    batch = penalise(samples(policy), multiplier)
     policy, opt_state, _ = clipped.clipped_step(
         policy,
         opt_state,

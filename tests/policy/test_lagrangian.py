@@ -1,5 +1,7 @@
 """The rules of the multipliers against their formulas, and the penalised advantage."""
 
+from dataclasses import replace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,6 +15,7 @@ from cmbpo.policy.lagrangian import (
     follow,
     penalise,
     pid_multiplier,
+    relative,
     start,
 )
 from cmbpo.trajectory import Samples
@@ -75,29 +78,68 @@ def test_multipliers_follow_the_rule_that_they_were_started_with():
     adam, pid = start("adam", 2), start("pid", 2)
     assert isinstance(adam, AdamMultiplier)
     assert isinstance(pid, PidMultiplier)
-    excess = jnp.array([3.0, -1.0])
+    excess, target = jnp.array([3.0, -1.0]), jnp.array([6.0, 2.0])
+    told = jnp.array([0.5, -0.5])
     for found, expected in (
-        (follow(adam, excess, gains=gains), ascend(adam, excess)),
-        (follow(pid, excess, gains=gains), control(pid, excess, gains=gains)),
+        (follow(adam, excess, target, gains=gains), ascend(adam, excess)),
+        (follow(pid, excess, target, gains=gains), control(pid, told, gains=gains)),
     ):
         assert jax.tree.structure(found) == jax.tree.structure(expected)
         for x, y in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
-            np.testing.assert_array_equal(x, y)
+            np.testing.assert_allclose(x, y, rtol=1e-6)
+
+
+def test_the_excess_is_told_in_limits_and_bounded():
+    excess, target = jnp.array([-4.0, 5.0, 1e3]), jnp.array([4.0, 10.0, 10.0])
+    np.testing.assert_allclose(relative(excess, target), [-1.0, 0.5, 2.0])
+    np.testing.assert_allclose(relative(1e-3 * excess, 1e-3 * target), [-1.0, 0.5, 2.0], rtol=1e-6)
+    np.testing.assert_allclose(relative(excess, target, least=20.0), [-0.2, 0.25, 2.0])
+    of_no_limit = relative(jnp.array([0.0, 0.1]), jnp.zeros(2))
+    np.testing.assert_array_equal(of_no_limit, [0.0, 2.0])
+
+
+def some_samples(advantage, cost, valid) -> Samples:
+    rows = len(advantage)
+    return Samples(
+        obs=jnp.zeros((rows, 1)),
+        act=jnp.zeros((rows, 1)),
+        advantage=jnp.array(advantage, jnp.float32),
+        cost_advantage=jnp.array(cost, jnp.float32),
+        target=jnp.zeros(rows),
+        cost_target=jnp.zeros_like(jnp.array(cost, jnp.float32)),
+        valid=jnp.array(valid),
+    )
+
+
+def fixed_adam(value) -> AdamMultiplier:
+    xi = jnp.log(jnp.expm1(jnp.array(value, jnp.float32)))
+    return AdamMultiplier(xi, adam_multiplier(len(value)).opt_state)
+
+
+def fixed_pid(value) -> PidMultiplier:
+    return replace(pid_multiplier(len(value)), value=jnp.array(value, jnp.float32))
 
 
 def test_the_penalised_advantage_is_its_formula():
     rng = np.random.default_rng(0)
-    advantage, cost = rng.normal(size=10), rng.normal(size=(10, 2))
-    samples = Samples(
-        obs=jnp.zeros((10, 1)),
-        act=jnp.zeros((10, 1)),
-        advantage=jnp.array(advantage, jnp.float32),
-        cost_advantage=jnp.array(cost, jnp.float32),
-        target=jnp.zeros(10),
-        cost_target=jnp.zeros((10, 2)),
-        valid=jnp.ones(10, bool),
+    advantage, cost = rng.normal(size=10), rng.normal(size=(10, 2)) * [0.1, 30.0]
+    cost = cost - cost[:8].mean(axis=0)
+    valid = np.arange(10) < 8
+    samples = some_samples(advantage, cost, valid)
+    for multiplier, unit in ((fixed_adam, np.ones(2)), (fixed_pid, cost[:8].std(axis=0))):
+        found = penalise(samples, multiplier([2.0, 0.5]))
+        expected = (advantage - 2.0 * cost[:, 0] / unit[0] - 0.5 * cost[:, 1] / unit[1]) / 3.5
+        np.testing.assert_allclose(found.advantage[:8], expected[:8], rtol=1e-5, atol=1e-6)
+        np.testing.assert_array_equal(found.cost_advantage, samples.cost_advantage)
+
+
+def test_no_unit_of_cost_changes_what_is_penalised_and_no_cost_penalises_nothing():
+    rng = np.random.default_rng(0)
+    advantage, cost = rng.normal(size=10), rng.normal(size=(10, 1))
+    cost -= cost.mean()
+    one, other, none = (
+        penalise(some_samples(advantage, unit * cost, np.ones(10, bool)), fixed_pid([1.5]))
+        for unit in (1.0, 1e-4, 0.0)
     )
-    found = penalise(samples, jnp.array([2.0, 0.5]))
-    expected = (advantage - 2.0 * cost[:, 0] - 0.5 * cost[:, 1]) / 3.5
-    np.testing.assert_allclose(found.advantage, expected, rtol=1e-5, atol=1e-6)
-    np.testing.assert_array_equal(found.cost_advantage, samples.cost_advantage)
+    np.testing.assert_allclose(one.advantage, other.advantage, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(none.advantage, advantage / 2.5, rtol=1e-5)

@@ -105,3 +105,10 @@ def test_a_config_is_replaced_whole(run):
     rewrite_config(run.folder, {"settings": {}, "note": "α"})
     assert read_config(run.folder) == {"settings": {}, "note": "α"}
     assert not list(run.folder.glob(".config*"))
+
+
+@pytest.mark.parametrize("horizon", [0, -3, "x", 2.5, True, [1000], 10**400])
+def test_a_horizon_that_no_episode_has_is_named(tmp_path, horizon):
+    (tmp_path / "config.json").write_text(json.dumps({"settings": {}, "horizon": horizon}))
+    with pytest.raises(RunError, match=r"config.json has the horizon .*; allowed: a whole number"):
+        read_config(tmp_path)

@@ -1,10 +1,24 @@
 """What a run will take is foreseen from what its first minutes took."""
 
+import re
+from dataclasses import replace
+
 import pytest
 
+from cmbpo import preset, tasks
+from cmbpo.envs.custom_task import CustomTask
+from cmbpo.settings.schema import EnvSettings
 from cmbpo.training import pace
-from cmbpo.training.pace import Forecast, WaitPace, words
+from cmbpo.training.pace import (
+    Forecast,
+    WaitPace,
+    expected,
+    learning_seconds,
+    run_operations,
+    words,
+)
 from cmbpo.training.protocol import Wait
+from tests.envs.test_custom_task import Cart
 from tests.tiny import tiny
 
 
@@ -94,3 +108,38 @@ def test_a_run_that_ends_with_its_second_update_is_not_foreseen():
 )
 def test_durations_are_said_as_roughly_as_they_are_known(seconds, said):
     assert words(seconds) == said
+
+
+def test_a_short_run_is_not_announced_and_a_long_one_is_before_it_begins():
+    task = tasks.get("PointCircle")
+    assert expected(tiny("cmbpo", total_steps=2_000), task) is None
+    said = expected(preset("cmbpo", "PointCircle-v0"), task)
+    assert said is not None
+    assert re.fullmatch(r"expected time: \d+ (s|min)( to \d+ (s|min))? on this machine; .*", said)
+
+
+def test_learning_takes_as_long_as_the_products_of_its_networks():
+    task, ant = tasks.get("PointCircle"), preset("cmbpo", "AntSafe-v0")
+    small = learning_seconds(preset("cmbpo", "PointCircle-v0"), task, rate=1e11)
+    large = learning_seconds(ant, tasks.get("AntSafe"), rate=1e11)
+    assert 5.0 < small < 100.0  # 77 s on two cores that make some 1e11 operations a second
+    assert 30 * 60 < large < 4 * 3600
+    twice = replace(ant, total_steps=2 * ant.total_steps)
+    longer = learning_seconds(twice, tasks.get("AntSafe"), rate=1e11)
+    assert longer == pytest.approx(2 * large, rel=0.1)
+    assert learning_seconds(ant, tasks.get("AntSafe"), rate=5e10) == pytest.approx(2 * large)
+
+
+@pytest.mark.parametrize("algo", ["cpo", "ppo-lag", "sac-lag"])
+def test_every_kind_of_algorithm_has_an_expected_time(algo):
+    operations, updates = run_operations(preset(algo, "HopperVelocity-v0"), tasks.get("AntSafe"))
+    assert operations > 1e12
+    assert updates >= 100
+
+
+def test_an_environment_of_the_users_own_is_not_stepped_to_guess_its_speed():
+    settings = preset("cpo", "mine:Robot-v0")
+    own = CustomTask(Cart, name="Cart", cost_limits=(25.0,), settings=EnvSettings(horizon=100))
+    said = expected(settings, own)
+    assert said is not None
+    assert "beside the steps of your environment" in said

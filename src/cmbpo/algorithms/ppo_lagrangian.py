@@ -32,11 +32,11 @@ def improve(
     """The multipliers first, then passes of Adam on what they make of the advantages."""
     multiplier, opt_state = state
     gains, s = settings.lagrangian.gains, settings.clipped
-    multiplier = lagrangian.follow(multiplier, constraint.excess, gains=gains)
+    multiplier = lagrangian.follow(multiplier, constraint.excess, constraint.target, gains=gains)
     policy, opt_state, report = clipped.clipped_step(
         policy,
         opt_state,
-        lagrangian.penalise(samples, multiplier.value),
+        lagrangian.penalise(samples, multiplier),
         horizon=float(horizon),
         learning_rate=s.learning_rate,
         iterations=s.iterations,

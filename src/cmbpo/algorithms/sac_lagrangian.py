@@ -20,8 +20,6 @@ LEARNING_RATE = 3e-4
 """Adam's step size for critics, policy and temperature."""
 FIRST_TEMPERATURE = 0.1
 """α before the first update, in rewards' units."""
-MOST_EXCESS = 2.0
-"""Largest (J_c − d)/d that the multiplier is told: at first every step may cost."""
 LEAST_LIMIT = 0.01
 """Share of the horizon that a limit counts as at least, where the excess is divided by it."""
 
@@ -110,8 +108,7 @@ def follow(
     The controller gets (J_c − d)/d, at most 2. A limit of next to nothing counts as one step in a
     hundred there: it is divided by.
     """
-    excess = (cost - target) / jnp.maximum(target, LEAST_LIMIT * horizon)
-    excess = jnp.minimum(excess, MOST_EXCESS)
+    excess = lagrangian.relative(cost - target, target, least=LEAST_LIMIT * horizon)
     # J_c is an average over recent updates already.
     return lagrangian.control(multiplier, excess, gains=gains, smoothing=0.0)
 

@@ -31,8 +31,8 @@ def improve(
     """The multipliers first, then the step on what they make of the advantages."""
     del key
     gains = settings.lagrangian.gains
-    multiplier = lagrangian.follow(multiplier, constraint.excess, gains=gains)
-    penalised = lagrangian.penalise(samples, multiplier.value)
+    multiplier = lagrangian.follow(multiplier, constraint.excess, constraint.target, gains=gains)
+    penalised = lagrangian.penalise(samples, multiplier)
     policy, report = trust_region_step(policy, penalised, region(settings, horizon))
     return policy, multiplier, replace(by_trust_region(report), multiplier=multiplier.value)
 

@@ -2,16 +2,12 @@
 
 import resource
 import sys
-import time
 from collections import defaultdict
 from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
 from typing import Literal
 
 import jax
-import jax.numpy as jnp
-import numpy as np
 
 from cmbpo import columns, tasks
 from cmbpo.algorithms.update import region
@@ -19,12 +15,11 @@ from cmbpo.bench import table
 from cmbpo.bench.algorithms import COMPILING
 from cmbpo.bench.clock import UPDATE, TimedTrainer
 from cmbpo.data.data_split import HOLDOUT, MAX_HOLDOUT
-from cmbpo.envs.simulator import Simulator
 from cmbpo.settings import presets
 from cmbpo.settings.registry import task_name
 from cmbpo.settings.schema import TrainSettings
-from cmbpo.tasks.simulated import SimulatedTask
 from cmbpo.training.device import use
+from cmbpo.training.pace import matrix_rate, simulator_rate, weights
 
 
 def main(
@@ -132,40 +127,6 @@ def count(trainer: TimedTrainer, row: dict) -> dict[str, float]:
         ),
         columns.CRITIC: s.critic.epochs * s.batch_size * 6.0 * critic,
     }
-
-
-def weights(*widths: int) -> int:
-    """Weights of a perceptron, without the biases."""
-    return sum(a * b for a, b in pairwise(widths))
-
-
-def matrix_rate(precision: str, *, rounds: int = 5) -> float:
-    """Operations per second of one large float32 product, in the best of several rounds."""
-    n = 2048 if jax.default_backend() == "cpu" else 8192
-    a = jax.random.normal(jax.random.key(0), (n, n))
-    with jax.default_matmul_precision(precision):
-        product = jax.jit(jnp.matmul).lower(a, a).compile()
-    seconds = []
-    for _ in range(1 + rounds):
-        before = time.perf_counter()
-        product(a, a).block_until_ready()
-        seconds.append(time.perf_counter() - before)
-    return 2.0 * n**3 / min(seconds[1:])
-
-
-def simulator_rate(
-    task: SimulatedTask, num_envs: int, *, steps: int = 50, rounds: int = 3
-) -> float:
-    """Steps per second of the simulator under random actions, in the best of several rounds."""
-    simulator = Simulator(task, num_envs, seed=0)
-    act = np.random.default_rng(0).uniform(-1.0, 1.0, (steps, num_envs, len(task.act_names)))
-    seconds = []
-    for _ in range(rounds):
-        before = time.perf_counter()
-        for a in act:
-            simulator.step(a)
-        seconds.append(time.perf_counter() - before)
-    return steps * num_envs / min(seconds)
 
 
 def memory() -> str:

@@ -42,7 +42,7 @@ class Card(NamedTuple):
     def sentence(self) -> str:
         """What to expect of it."""
         costs = ", ".join(
-            f"{cost:.3g} (costliest tenth {worst:.3g}, limit {limit:g})"
+            f"{cost:.3g} (costliest tenth {worst:.3g}, {'above ' * (cost > limit)}limit {limit:g})"
             for cost, worst, limit in zip(self.cost, self.cost_cvar, self.cost_limits, strict=True)
         )
         return (

@@ -7,7 +7,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from cmbpo.trajectory import Samples
 
@@ -15,10 +15,14 @@ FIRST = 1.0
 """Multipliers before the first update."""
 LEARNING_RATE = 0.05
 """Adam's step size for ξ."""
+SMOOTHING = 0.8
+"""Share of Δ̄ that stays in one update."""
+MOST_EXCESS = 2.0
+"""Largest (J_c − d)/d that a multiplier is told: at first every step may cost."""
 
 
 class AdamMultiplier(eqx.Module):
-    """λ = softplus(ξ), with Adam's state for ξ."""
+    """λ = softplus(ξ), with Adam's state for ξ; it weighs costs in their own units."""
 
     xi: Float[Array, " cost"]
     opt_state: optax.OptState
@@ -30,7 +34,7 @@ class AdamMultiplier(eqx.Module):
 
 
 class PidMultiplier(eqx.Module):
-    """λ from a PID controller on the cost excess (Stooke et al. 2020)."""
+    """λ from a PID controller on the excess (Stooke et al. 2020); it weighs costs in their σ."""
 
     value: Float[Array, " cost"]
     integral: Float[Array, " cost"]
@@ -47,12 +51,27 @@ def start(rule: Literal["adam", "pid"], n_cost: int) -> Multiplier:
 
 
 def follow(
-    multiplier: Multiplier, cost_excess: Float[Array, " cost"], *, gains: tuple[float, float, float]
+    multiplier: Multiplier,
+    cost_excess: Float[Array, " cost"],
+    target: Float[Array, " cost"],
+    *,
+    gains: tuple[float, float, float],
 ) -> Multiplier:
-    """The multipliers after an update with this excess, by the rule they were started with."""
+    """The multipliers after an update with J_c − d and d, by the rule they were started with."""
     if isinstance(multiplier, AdamMultiplier):
         return ascend(multiplier, cost_excess)
-    return control(multiplier, cost_excess, gains=gains)
+    return control(multiplier, relative(cost_excess, target), gains=gains)
+
+
+def relative(
+    cost_excess: Float[Array, " cost"], target: Float[Array, " cost"], *, least: float = 1e-6
+) -> Float[Array, " cost"]:
+    """(J_c − d)/d, at most `MOST_EXCESS`: the same in any unit of cost.
+
+    A limit below `least` counts as that, because it is divided by. With a limit of 0, any cost is
+    the most there is to say.
+    """
+    return jnp.minimum(cost_excess / jnp.maximum(target, least), MOST_EXCESS)
 
 
 def adam_multiplier(n_cost: int, *, first: float = FIRST) -> AdamMultiplier:
@@ -87,9 +106,9 @@ def control(
     cost_excess: Float[Array, " cost"],
     *,
     gains: tuple[float, float, float],
-    smoothing: float = 0.95,
+    smoothing: float = SMOOTHING,
 ) -> PidMultiplier:
-    """One step of the controller, Δ = J_c − d per horizon, Δ̄ its exponential average.
+    """One step of the controller, Δ = (J_c − d)/d, Δ̄ its exponential average.
 
     I ← (I + K_I Δ)₊,   λ = (K_P Δ̄ + I + K_D (Δ̄ − Δ̄ of `delay` updates ago)₊)₊
     """
@@ -107,11 +126,27 @@ def control(
     )
 
 
-def penalise(samples: Samples, value: Float[Array, " cost"]) -> Samples:
-    """Samples with the advantage (A − Σᵢ λᵢ A_c,ᵢ) / (1 + Σᵢ λᵢ).
+def penalise(samples: Samples, multiplier: Multiplier) -> Samples:
+    """Samples with the advantage (A − Σᵢ λᵢ A_c,ᵢ / uᵢ) / (1 + Σᵢ λᵢ), A in units of its σ.
 
-    A and A_c are both per step. The divisor keeps the size of the objective, and of a first-order
-    step, whatever λ is.
+    Advantages shrink while a policy grows surer, those of reward and cost alike, but μ of J − μ·J_c
+    does not: with u = 1, Adam's, λ is μ/σ and has to grow without end. With u = σ_c, the PID's, it
+    is μ·σ_c/σ, of the order of 1 in any units of reward and cost (Stooke et al. 2020 compare
+    gradients instead). Steps are then as long on either side of the limit; a multiplier that only
+    integrates would swing. The divisor keeps the size of the objective, and of a first-order step,
+    whatever λ is.
     """
-    penalised = (samples.advantage - samples.cost_advantage @ value) / (1.0 + value.sum())
+    cost, value = samples.cost_advantage, multiplier.value
+    if isinstance(multiplier, PidMultiplier):
+        cost = cost / jnp.maximum(_deviation(cost, samples.valid), 1e-8)
+    penalised = (samples.advantage - cost @ value) / (1.0 + value.sum())
     return eqx.tree_at(lambda s: s.advantage, samples, penalised)
+
+
+def _deviation(
+    x: Float[Array, "*batch cost"], valid: Bool[Array, "*batch"]
+) -> Float[Array, "*one cost"]:
+    weight = (valid / jnp.maximum(valid.sum(), 1))[..., None]
+    axes = tuple(range(valid.ndim))
+    centred = x - jnp.sum(weight * x, axis=axes, keepdims=True)
+    return jnp.sqrt(jnp.sum(weight * centred**2, axis=axes, keepdims=True))

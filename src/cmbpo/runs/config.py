@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import platform
+import reprlib
 import subprocess
 import sys
 import warnings
@@ -20,6 +21,9 @@ from cmbpo.runs.identity import new_id
 from cmbpo.settings import aliases, plugins
 from cmbpo.settings.overrides import flat, names, with_values
 from cmbpo.settings.schema import TrainSettings
+
+MOST_STEPS = 10**9
+"""Longest episode that a run may note."""
 
 
 def write_config(folder: Path, settings: TrainSettings, extra: Mapping[str, Any]) -> None:
@@ -100,6 +104,12 @@ def read_config(place: Path) -> dict[str, Any]:
         raise RunError(f"{path} is not readable as JSON: it is nested too deeply") from None
     if not isinstance(config, dict):
         raise RunError(f"{path} holds no settings")
+    horizon = config.get("horizon")
+    if horizon is not None and not (type(horizon) is int and 1 <= horizon <= MOST_STEPS):
+        raise RunError(
+            f"{path} has the horizon {reprlib.repr(horizon)}; allowed: a whole number of steps, 1"
+            f" to {MOST_STEPS:,}"
+        )
     return config
 
 

@@ -237,8 +237,8 @@ class LagrangianSettings(Group):
 
     rule: Literal["adam", "pid"] = "adam"
     """Softplus with Adam, or a PID controller on the constraint."""
-    gains: Annotated[tuple[float, float, float], Range(0.0)] = (0.1, 0.01, 0.01)
-    """Proportional, integral and derivative gain of the PID rule."""
+    gains: Annotated[tuple[float, float, float], Range(0.0)] = (1.0, 0.05, 0.0)
+    """Proportional, integral and derivative gain of the PID rule, on (J_c − d)/d."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -24,7 +24,7 @@ from cmbpo.settings.trust import flag_for_acting, flag_for_training, require_for
 from cmbpo.tasks.task import Task
 from cmbpo.training import device, display, memory
 from cmbpo.training.keeper import Keeper
-from cmbpo.training.pace import Forecast
+from cmbpo.training.pace import Forecast, expected
 from cmbpo.training.protocol import RunInProgress, Wait
 from cmbpo.training.rows import Row
 
@@ -201,6 +201,8 @@ def _warm_up(
         view.wait(wait)
         forecast.wait(wait)
 
+    if (time := expected(trainer.settings, trainer.task)) is not None:
+        view.say(time)
     if trainer.settings.first_episode is not None:
         view.say(
             f"episodes of {trainer.settings.first_episode} steps at first; they grow"

@@ -4,11 +4,33 @@ import math
 import time
 from collections import deque
 from collections.abc import Sequence
+from itertools import pairwise
+
+import jax
+import jax.numpy as jnp
+import numpy as np
 
 from cmbpo import columns
+from cmbpo.envs.simulator import Simulator
+from cmbpo.policy.trust_region import Region
 from cmbpo.runs.tables import Row
+from cmbpo.settings.registry import ALGORITHMS
 from cmbpo.settings.schema import TrainSettings
+from cmbpo.tasks.simulated import SimulatedTask
+from cmbpo.tasks.task import Task
 from cmbpo.training.protocol import Wait
+
+OVER_FLOOR = (1.3, 3.0)
+"""Seconds of learning over those of its matrix products alone, at best and at worst: small networks
+and loaded machines take longer (`cmbpo bench update`)."""
+LEAST_ON_GPU = 0.05
+"""Seconds below which no update of an on-policy learner comes on a GPU, whose kernels are short."""
+FIRST_EPOCHS = 60
+"""Epochs of a first fit, about; it may make 200."""
+
+
+SHORT = 1e12
+"""Operations of a run whose length nobody need be told."""
 
 
 class Pace:
@@ -127,3 +149,94 @@ def words(seconds: float) -> str:
         return f"{seconds / 60:.0f} min"
     hours = seconds / 3600
     return f"{hours:.0f} h" if hours >= 9.5 else f"{hours:.1f} h"
+
+
+def expected(settings: TrainSettings, task: Task) -> str | None:
+    """How long a run will take, before it begins: its products and steps at this machine's rates.
+
+    A guess within a factor of two, as in 20 to 45 min; None where it is not worth a word.
+    """
+    if run_operations(settings, task)[0] < SHORT and settings.total_steps < 50_000:
+        return None
+    learning = learning_seconds(settings, task, rate=matrix_rate("default", width=1024, rounds=2))
+    acting, beside = 0.0, " beside the steps of your environment"
+    if isinstance(task, SimulatedTask):
+        rate = simulator_rate(task, settings.num_envs, steps=10, rounds=2)
+        acting, beside = settings.total_steps / rate, ""
+    least, most = (words(over * learning + acting) for over in OVER_FLOOR)
+    span = least if least == most else f"{least} to {most}"
+    return f"expected time: {span} on this machine{beside}; better known after two updates"
+
+
+def learning_seconds(settings: TrainSettings, task: Task, *, rate: float) -> float:
+    """Seconds of a run's matrix products, at `rate` operations a second."""
+    operations, updates = run_operations(settings, task)
+    seconds = operations / rate
+    slow = jax.default_backend() == "gpu" and ALGORITHMS[settings.algo].data != "replay"
+    return max(seconds, LEAST_ON_GPU * updates) if slow else seconds
+
+
+def run_operations(settings: TrainSettings, task: Task) -> tuple[float, float]:
+    """Operations in the matrix products of a whole run, and its updates.
+
+    A network with w weights takes 2w for a value and 6w for a gradient, per example; a product with
+    the Fisher matrix 8w.
+    """
+    s = settings
+    n_obs, n_act, n_cost = len(task.obs_names), len(task.act_names), len(task.cost_names)
+    policy = weights(n_obs, *s.policy.hidden, n_act)
+    data = ALGORITHMS[s.algo].data
+    if data == "replay":
+        critics = 2 * (1 + n_cost) * weights(n_obs + n_act, *s.critic.hidden, 1)
+        # Each network of a critic learns, tells the target's value and the policy's slope.
+        gradient = s.replay.batch_size * (12.0 * critics + 10.0 * policy)
+        return s.total_steps * s.replay.ratio * gradient, s.total_steps / s.batch_size
+    critics = s.critic.members * (1 + n_cost) * weights(n_obs, *s.critic.hidden, 1)
+    products = Region.cg_iterations * s.trust_region.fisher_share * (1 + n_cost)
+    update = s.batch_size * (
+        (6.0 * s.critic.epochs + 2.0) * critics + policy * (16.0 + 8.0 * products)
+    )
+    if data == "real":
+        return s.total_steps / s.batch_size * update, s.total_steps / s.batch_size
+    world = s.ensemble.members * weights(n_obs + n_act, *s.ensemble.hidden, 2 * (n_obs + 1))
+    real = 0.5 * (s.real_share.min_real + min(s.real_share.max_real, s.batch_size))
+    update += s.batch_size * 2.5 * (world + policy)
+    updates = max(s.total_steps - s.initial_steps, 0) / real
+    fits = np.arange(s.initial_steps, s.total_steps, s.ensemble.fit_every)
+    rows = FIRST_EPOCHS * s.initial_steps
+    rows += s.ensemble.epochs * float(np.minimum(fits, s.archive_size).sum())
+    return updates * update + 6.0 * world * rows, updates
+
+
+def weights(*widths: int) -> int:
+    """Weights of a perceptron, without the biases."""
+    return sum(a * b for a, b in pairwise(widths))
+
+
+def matrix_rate(precision: str, *, width: int | None = None, rounds: int = 5) -> float:
+    """Operations per second of one large float32 product, in the best of several rounds."""
+    n = width or (2048 if jax.default_backend() == "cpu" else 8192)
+    a = jax.random.normal(jax.random.key(0), (n, n))
+    with jax.default_matmul_precision(precision):
+        product = jax.jit(jnp.matmul).lower(a, a).compile()
+    seconds = []
+    for _ in range(1 + rounds):
+        before = time.perf_counter()
+        product(a, a).block_until_ready()
+        seconds.append(time.perf_counter() - before)
+    return 2.0 * n**3 / min(seconds[1:])
+
+
+def simulator_rate(
+    task: SimulatedTask, num_envs: int, *, steps: int = 50, rounds: int = 3
+) -> float:
+    """Steps per second of the simulator under random actions, in the best of several rounds."""
+    simulator = Simulator(task, num_envs, seed=0)
+    act = np.random.default_rng(0).uniform(-1.0, 1.0, (steps, num_envs, len(task.act_names)))
+    seconds = []
+    for _ in range(rounds):
+        before = time.perf_counter()
+        for a in act:
+            simulator.step(a)
+        seconds.append(time.perf_counter() - before)
+    return steps * num_envs / min(seconds)

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 from cmbpo.networks import Actor
 from cmbpo.runs.run_folder import Run
 from cmbpo.settings.schema import TrainSettings
+from cmbpo.tasks.task import Task
 from cmbpo.training.rows import Row
 
 
@@ -38,6 +39,7 @@ class RunInProgress(Protocol):
     """
 
     settings: TrainSettings
+    task: Task
     update: int
     offending: Any
     """The batch at hand where `step` raises `NonFiniteError`."""
