@@ -94,6 +94,7 @@ def test_settings_out_of_range_are_refused(monkeypatch):
         ("--config", "config.json"),
         ("--policy.hidden", "8"),
         ("--no-wandb",),
+        ("300000",),
     ],
 )
 def test_with_resume_nothing_but_the_total_steps_may_be_given(words, monkeypatch):

@@ -69,7 +69,7 @@ def _until_interrupted() -> Iterator[None]:
 def _resume(chosen: argparse.Namespace, others: list[str]) -> None:
     named = ("algo", "env_id", "preset", "config")
     given = [f"--{name.replace('_', '-')}" for name in named if vars(chosen)[name]]
-    if extra := [*given, *(word for word in others if word.startswith("-"))]:
+    if extra := [*given, *others]:
         raise ValueError(
             f"{extra[0]} cannot be given with --resume, which goes on with the run's own settings;"
             " allowed: --total-steps, --start-anew and --trust"

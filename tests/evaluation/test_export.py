@@ -232,3 +232,16 @@ def test_the_best_policy_is_exported_where_it_is_asked_for(point, tmp_path, monk
     exported(point, tmp_path / "policy.npz", monkeypatch, "--best")
     weight = np.load(tmp_path / "policy.npz")["weight_0"]
     np.testing.assert_array_equal(weight, best.net.layers[0].weight)
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".onnx", ".h"])
+def test_damaged_records_do_not_keep_a_policy_from_its_robot(
+    point, tmp_path, monkeypatch, capsys, suffix
+):
+    folder = shutil.copytree(Run.open(point).folder, tmp_path / "damaged")
+    (folder / "progress.csv").write_bytes(bytes(2000))
+    exported(folder, tmp_path / f"policy{suffix}", monkeypatch)
+    assert (tmp_path / f"policy{suffix}").stat().st_size > 0
+    monkeypatch.setattr(sys, "argv", ["cmbpo", "evaluate", str(folder), "--episodes", "1"])
+    cli.main()
+    assert "cost per episode" in capsys.readouterr().out

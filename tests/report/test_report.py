@@ -23,6 +23,7 @@ from cmbpo.report.inside import promises
 from cmbpo.report.learning import learning
 from cmbpo.report.read import collect
 from cmbpo.report.safety import safety
+from cmbpo.report.statistics import bootstrap_interval, middle_interval
 from cmbpo.runs.tables import CsvTable
 from cmbpo.settings import presets
 from cmbpo.settings.schema import TrainSettings
@@ -734,3 +735,11 @@ def test_returns_far_above_the_level_leave_room_for_the_others(tmp_path: Path):
         assert axes["HalfCheetahSafe"].kind == "linear"
         assert axes["AntCircle"].kind == "knee"
         assert axes["AntCircle"].knee == 4000.0
+
+
+def test_the_tables_show_the_interval_that_covers_what_it_says():
+    scores = [[1.0, 2.0, 4.0, 9.0]]
+    low, high = middle_interval([np.array(row) for row in scores])
+    assert tables._middle(scores, "{:.4f}").endswith(f"[{low:.4f}, {high:.4f}]")
+    narrow = bootstrap_interval([np.array(row) for row in scores])
+    assert high - low > 1.1 * float(narrow[1] - narrow[0])

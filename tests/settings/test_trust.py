@@ -69,10 +69,11 @@ def commands(folder):
         ("export", folder, "policy.npz"),
         ("train", "--resume", folder),
         ("train", "--config", folder / "config.json"),
+        ("watch", folder, "--video", "film.mp4"),
     ]
 
 
-@pytest.mark.parametrize("which", range(4))
+@pytest.mark.parametrize("which", range(5))
 def test_no_command_imports_what_a_run_folder_names(strange, monkeypatch, tmp_path, which):
     before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
     with pytest.raises(SystemExit, match=r"import the module 'strange_module'.*--trust") as refusal:

@@ -3,12 +3,14 @@
 from dataclasses import replace
 from pathlib import Path
 
+import gymnasium
 import jax
 import numpy as np
 import pytest
 
 import cmbpo
-from cmbpo.runs.config import read_config
+from cmbpo.evaluation import evaluate as evaluation
+from cmbpo.runs.config import read_config, rewrite_config
 from cmbpo.runs.errors import NonFiniteError
 from cmbpo.runs.run_folder import Run
 from cmbpo.settings.registry import ALGORITHMS
@@ -186,3 +188,61 @@ def test_a_run_that_becomes_infinite_leaves_its_batch_behind(tmp_path, monkeypat
     kept = Path(str(stop.value).split(" is in ")[1])
     with np.load(kept) as batch:
         assert not np.isfinite(batch["batch/target"]).all()
+
+
+def test_a_resumed_run_says_where_it_goes_on(tmp_path, capsys):
+    folder, _ = loop.run(tiny("cpo", tmp_path, total_steps=600))
+    capsys.readouterr()
+    loop.resume(folder, total_steps=1000)
+    assert "going on from update 1 |" in capsys.readouterr().out
+
+
+class Shaky(gymnasium.Env):
+    """Once, at the step `breaks` of the copy, it observes what is no number; each costs 0.8."""
+
+    observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (2,), np.float32)
+    action_space = gymnasium.spaces.Box(-1.0, 1.0, (1,), np.float32)
+
+    def __init__(self, breaks: int = 0, **options):
+        self.breaks, self.taken = breaks, 0
+
+    def reset(self, *, seed=None, options=None):
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action):
+        self.taken += 1
+        obs = np.full(2, np.nan if self.taken == self.breaks else 0.0, np.float32)
+        return obs, 1.0, False, False, {"cost": 0.8}
+
+
+@pytest.fixture
+def shaky(monkeypatch):
+    monkeypatch.setattr(gymnasium.envs.registration, "registry", dict(gymnasium.registry))
+    gymnasium.register("Steady-v0", entry_point=Shaky, max_episode_steps=10)
+    gymnasium.register("Shaky-v0", entry_point=lambda **_: Shaky(breaks=30), max_episode_steps=50)
+
+
+@pytest.mark.usefixtures("shaky")
+def test_numbers_that_are_not_finite_are_said_in_training_and_in_evaluation(tmp_path, capsys):
+    settings = tiny("cpo", tmp_path, env_id="Shaky-v0", cost_limit=(5.0,), total_steps=steps(3))
+    folder, _ = loop.run(settings)
+    said = capsys.readouterr().out
+    assert said.count("Not finite: ") == 1
+    assert "Such a step ends its episode, earns nothing and costs at least 1" in said
+    evaluation.main(folder, episodes=2, seed=0)
+    assert "Not finite: " in capsys.readouterr().err
+    with pytest.warns(UserWarning, match="Not finite: "):
+        cmbpo.load(folder).evaluate(episodes=2)
+
+
+@pytest.mark.usefixtures("shaky")
+def test_a_horizon_that_was_edited_does_not_make_a_policy_the_best_within_the_limit(tmp_path):
+    settings = tiny("cpo", tmp_path, env_id="Steady-v0", cost_limit=(5.0,), total_steps=600)
+    folder, _ = loop.run(settings)
+    rewrite_config(folder, {**read_config(folder), "horizon": 1})
+    loop.resume(folder, total_steps=1000)
+    assert not (folder / "best.npz").exists()
+
+
+def test_the_environment_of_a_user_has_a_time_limit_unless_told_otherwise():
+    assert cmbpo.preset("cpo", "mine:Robot-v0").env.timeout == 600.0

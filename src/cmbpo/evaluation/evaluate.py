@@ -1,6 +1,8 @@
 """Episodes without learning: what a policy earns and costs, with and without its noise."""
 
 import math
+import sys
+import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -32,6 +34,8 @@ COPIES = 128
 
 Watch = Callable[[str, float], None]
 """Told which kind of episodes run, and how much of them is done."""
+Say = Callable[[str], object]
+"""Told in sentences what went wrong in the copies."""
 
 
 class Estimate(NamedTuple):
@@ -141,8 +145,12 @@ def evaluate(
     seed: int = 1_000_000,
     cost_limits: Sequence[float] | None = None,
     watch: Watch = lambda kind, share: None,
+    say: Say = warnings.warn,
 ) -> Evaluation:
-    """Run so many episodes of each kind; `cost_limits` are the task's own unless given."""
+    """Run so many episodes of each kind; `cost_limits` are the task's own unless given.
+
+    What goes wrong in the copies is said.
+    """
     if type(episodes) is not int or episodes < 1:
         raise ValueError(f"episodes is {episodes!r}; allowed: a whole number, at least 1")
     if type(seed) is not int or not 0 <= seed < 2**32:
@@ -155,6 +163,7 @@ def evaluate(
             deterministic=kind == "deterministic",
             seed=seed,
             watch=partial(watch, kind),
+            say=say,
         )
         for kind in KINDS
     )
@@ -175,8 +184,9 @@ def run_episodes(
     deterministic: bool,
     seed: int,
     watch: Callable[[float], None] = lambda share: None,
+    say: Say = warnings.warn,
 ) -> Episodes:
-    """Whole episodes, side by side.
+    """Whole episodes, side by side; what goes wrong in the copies is said.
 
     How many each copy contributes is fixed beforehand: to take those that end first would favour
     short ones.
@@ -201,6 +211,8 @@ def run_episodes(
             returns[i], costs[i], lengths[i] = 0.0, 0.0, 0
         begun = [len(row) + n / task.horizon for row, n in zip(rows, lengths, strict=True)]
         watch(float(np.minimum(begun, wanted).sum() / episodes))
+        for sentence in simulator.mishaps.take_sentences():
+            say(sentence)
     simulator.close()
     finished = [episode for row in rows for episode in row]
     return Episodes(*(np.array(column) for column in zip(*finished, strict=True)))
@@ -279,7 +291,13 @@ def main(
     limits = run.settings.cost_limit
     with streams.bars(*KINDS) as watch:
         result = evaluate(
-            policy, task, episodes=episodes, seed=seed, cost_limits=limits, watch=watch
+            policy,
+            task,
+            episodes=episodes,
+            seed=seed,
+            cost_limits=limits,
+            watch=watch,
+            say=partial(print, file=sys.stderr),
         )
     console = Console()
     which = "the best policy within the limit, " if best else ""

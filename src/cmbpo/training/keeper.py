@@ -52,7 +52,7 @@ class Keeper:
 
     def note(self, row: Row, policy: Any) -> None:
         """Take the update whose row was just recorded for whole; `policy` is the one that acted."""
-        self._best = self._best.or_of(row, policy, horizon=self._folder.config.get("horizon"))
+        self._best = self._best.or_of(row, policy, horizon=self._trainer.task.horizon)
         self._hold()
 
     def _hold(self) -> None:

@@ -147,10 +147,9 @@ def _loop(
     settings = trainer.settings
     title = f"{settings.algo} on {settings.env_id}, seed {settings.seed}"
     so_far = display.rows(read_table(folder.progress.path)) if folder.progress.rows else ()
-    horizon = folder.config.get("horizon")
     stopped = False
     with display.view(
-        title, total_steps=settings.total_steps, horizon=horizon, so_far=so_far
+        title, total_steps=settings.total_steps, horizon=trainer.task.horizon, so_far=so_far
     ) as view:
         view.say(f"run folder: {folder.folder}")
         forecast = Forecast(settings)

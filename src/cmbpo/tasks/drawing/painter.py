@@ -14,8 +14,8 @@ from cmbpo.tasks.simulated import SimulatedTask
 
 _LIBRARIES = {"egl": "EGL", "osmesa": "OSMesa"}
 _ADVICE = (
-    "for pictures without a screen install the system package libegl1 (apt-get install libegl1)"
-    " or libosmesa6, and leave MUJOCO_GL unset"
+    "for pictures without a screen install the system package libegl1 (apt-get install libegl1"
+    " libgl1) or libosmesa6, and leave MUJOCO_GL unset"
 )
 
 
