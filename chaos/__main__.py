@@ -51,7 +51,7 @@ def main() -> int:
     whole = all(line.whole for line in lines.values())
     print(f"\n{markdown(list(lines.values()))}\n\n{seconds / 60:.1f} minutes, {asked.jobs} at once")
     if whole and not asked.folder:
-        shutil.rmtree(workshop)
+        crew.remove(workshop)
     print("all clean" if whole else f"not clean; what is left is in {workshop}")
     return int(not whole)
 
