@@ -279,6 +279,7 @@ def test_a_second_one_stops_at_once_and_shows_too(monkeypatch):
     assert end.value.code == 143
 
 
+@pytest.mark.slow
 def test_what_learns_from_a_replay_buffer_is_trained_evaluated_and_exported_like_any_other(
     monkeypatch, tmp_path, capsys
 ):
@@ -380,6 +381,7 @@ def test_a_renderer_that_is_none_is_named():
     )
 
 
+@pytest.mark.slow
 def test_training_outlives_its_reader(tmp_path):
     words = tiny_flags("cpo", total_steps=1000, checkpoint_every=1)
     command = f"cmbpo train --algo cpo --device cpu --log-dir {tmp_path} {' '.join(words)}"

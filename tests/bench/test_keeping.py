@@ -9,6 +9,7 @@ from cmbpo.tasks.point_circle import PointCircle
 from tests.tiny import tiny
 
 
+@pytest.mark.slow
 def test_updates_are_kept_as_train_keeps_them_and_their_time_is_told_apart():
     settings = tiny("trpo", policy__normalise=False, checkpoint_every=4)
     trainer = TimedTrainer(settings, PointCircle())

@@ -73,6 +73,7 @@ def test_staggered_first_episodes_are_shorter_and_not_reported():
     assert lengths(simulator, 8) == [8]
 
 
+@pytest.mark.slow
 def test_the_episodes_of_a_run_grow_and_a_resumed_run_goes_on_with_their_length(tmp_path):
     """33 steps, 2 % more each time: 33.66, 34.33, 35.02, 35.72; from a rounded 34, 34.68."""
     # Updates of so few steps count as that part of one.

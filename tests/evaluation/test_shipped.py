@@ -24,10 +24,10 @@ def episode(name: str, act, seed: int) -> tuple[float, float]:
 
 @pytest.mark.parametrize("name", shipped.names())
 def test_a_policy_is_what_its_card_says(name):
-    """The best of three episodes, on seeds of their own, against the card's mean: some fall."""
+    """The better of two episodes, on seeds of their own, against the card's mean: some fall."""
     act, card = shipped.find(f"cmbpo/{name}-v0")
     task = cmbpo.tasks.get(name)
-    earned, cost = max(episode(name, act, seed) for seed in (7, 8, 9))
+    earned, cost = max(episode(name, act, seed) for seed in (7, 8))
     assert 0.75 * card.mean_return < earned < 1.4 * card.mean_return
     assert cost <= max(3.0 * card.cost_cvar[0], card.cost_limits[0])
     assert (card.task, card.horizon) == (task.name, task.horizon)

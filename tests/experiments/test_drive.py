@@ -81,6 +81,7 @@ def test_what_can_finish_does_and_what_fails_is_reported(tmp_path):
     assert (tmp_path / "cpo-PointCircle/seed-000/console.txt").read_text() == before
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_after_it_was_killed_and_after_ctrl_c(tmp_path):
     folder = tmp_path / "cpo-PointCircle/seed-000"
 
@@ -193,6 +194,7 @@ def test_of_two_experiments_at_once_the_second_waits_and_no_run_fails(
         pass
 
 
+@pytest.mark.slow
 def test_a_grid_stops_what_has_lost_and_again_comes_to_the_same(tmp_path):
     short = ["initial_steps=240", "first_episode=5", "num_envs=24"]
     grid = ["--grid", "trust-region.max-kl=0.01", "--grid", "policy.hidden=8,8x8"]

@@ -298,6 +298,7 @@ def test_data_on_another_scale_do_not_throw_a_fitted_ensemble_off(fitted):
     assert int(after.fits) == int(ensemble.fits) + 1
 
 
+@pytest.mark.slow
 def test_networks_side_by_side_learn_what_they_learn_one_by_one(fitted, monkeypatch):
     archive, *_ = fitted
     ensemble = untrained()

@@ -6,6 +6,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from cmbpo.networks import Policy
 from cmbpo.policy import clipped
@@ -64,6 +65,7 @@ def test_there_is_nothing_to_gain_beyond_the_clip():
     np.testing.assert_allclose(slope(jnp.array([0.7, 1.3])), [-0.5, 0.5])
 
 
+@pytest.mark.slow
 def test_the_passes_end_soon_after_the_kl_is_reached():
     policy, samples = setting()
     new, _, report = run(

@@ -222,6 +222,7 @@ def test_recovery_from_contradicting_limits_is_finite(x64):
     assert np.isfinite(np.asarray(found.beta)).all()
 
 
+@pytest.mark.slow
 def test_the_barrier_step_is_slsqps_best_where_only_costs_that_rise_meet_a_barrier(x64):
     falling = []
     for seed, n_cost in itertools.product(range(10), (1, 2, 3)):

@@ -457,6 +457,7 @@ def test_promises_of_few_updates_are_drawn_as_the_mean_of_the_seeds(tmp_path):
     assert titles["all changes of J_c so far"].lines[0].y[-1] == pytest.approx(np.mean(sums))
 
 
+@pytest.mark.slow
 def test_the_page_stays_small_with_many_runs(tmp_path):
     settings = [
         replace(presets.preset(algo, task), seed=seed)

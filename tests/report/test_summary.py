@@ -44,6 +44,7 @@ def test_what_no_seed_reached_is_left_open_and_other_tasks_are_left_out(tmp_path
     assert row[6:9] == ["–", "–", "–"]
 
 
+@pytest.mark.slow
 def test_the_summary_is_written_beside_the_page_where_it_has_rows(tmp_path):
     fake(tmp_path / "runs" / "a", ant(), episodes=30)
     report.write([tmp_path / "runs"], tmp_path / "out")

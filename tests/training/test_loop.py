@@ -7,6 +7,7 @@ import gymnasium
 import jax
 import numpy as np
 import pytest
+from gymnasium.envs import registration
 
 import cmbpo
 from cmbpo.evaluation import evaluate as evaluation
@@ -217,7 +218,7 @@ class Shaky(gymnasium.Env):
 
 @pytest.fixture
 def shaky(monkeypatch):
-    monkeypatch.setattr(gymnasium.envs.registration, "registry", dict(gymnasium.registry))
+    monkeypatch.setattr(registration, "registry", dict(registration.registry))
     gymnasium.register("Steady-v0", entry_point=Shaky, max_episode_steps=10)
     gymnasium.register("Shaky-v0", entry_point=lambda **_: Shaky(breaks=30), max_episode_steps=50)
 

@@ -98,6 +98,7 @@ def test_nothing_compiles_after_the_second_update(tmp_path):
     assert len(set(seen[1:])) == 1, f"compilations after each update: {seen}"
 
 
+@pytest.mark.slow
 def test_the_units_of_the_policy_are_those_of_all_real_steps():
     trainer = ReplayTrainer(settings_of(replay__size=5000), PointCircle())
     trainer.warm_up()
@@ -143,6 +144,7 @@ class Drift(gymnasium.Env):
         return self.place.astype(np.float32), float(self.place[1]), ended, False, info
 
 
+@pytest.mark.slow
 def test_several_costs_and_an_environment_of_ones_own(tmp_path):
     settings = settings_of(
         tmp_path,

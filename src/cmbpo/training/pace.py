@@ -165,7 +165,7 @@ def expected(settings: TrainSettings, task: Task) -> str | None:
         acting, beside = settings.total_steps / rate, ""
     least, most = (words(over * learning + acting) for over in OVER_FLOOR)
     span = least if least == most else f"{least} to {most}"
-    return f"expected time: {span} on this machine{beside}; better known after two updates"
+    return f"expected time: {span} on this machine{beside}; told more exactly once it learns"
 
 
 def learning_seconds(settings: TrainSettings, task: Task, *, rate: float) -> float:

@@ -201,6 +201,7 @@ def test_rows_keep_place_and_warm_start(robot):
         np.testing.assert_array_equal(again.reward, step.reward)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("compiled_fast")
 def test_cpo_trains_on_one(tmp_path):
     folder, _ = loop.run(tiny("cpo", tmp_path, env_id="HopperVelocity-v0", total_steps=800))
