@@ -169,6 +169,7 @@ def _model(*, with_walls: bool, drawn: bool) -> mujoco.MjModel:
         walls.add_walls(spec)
     if drawn:
         scenery.soften(spec)
+        scenery.endless(spec)
         corners = np.array([-20.0, 20.0, 60.0 - 1e-9, 100.0])
         for off in (-_NEAR_WALL, _NEAR_WALL):
             points = np.stack([corners, centre_line(corners) + off], axis=1)

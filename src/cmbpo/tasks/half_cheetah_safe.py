@@ -166,6 +166,7 @@ def _model(*, drawn: bool) -> mujoco.MjModel:
     drive.ctrlrange = [-1.0, 1.0]
     if drawn:
         scenery.soften(spec)
+        scenery.endless(spec)
         for x in (0.0, 50.0, 100.0, 150.0):
             for y in (-4.0, 4.0):
                 far = scenery.GREY if y > 0.0 else (*scenery.GREY[:3], 0.15)
