@@ -200,8 +200,8 @@ def _warm_up(
         view.wait(wait)
         forecast.wait(wait)
 
-    if (time := expected(trainer.settings, trainer.task)) is not None:
-        view.say(time)
+    if (sentence := expected(trainer.settings, trainer.task)) is not None:
+        view.say(sentence)
     if trainer.settings.first_episode is not None:
         view.say(
             f"episodes of {trainer.settings.first_episode} steps at first; they grow"
