@@ -13,6 +13,7 @@ from cmbpo.data.ledger import Ledger
 from cmbpo.envs.simulator import Simulator
 from cmbpo.model import state as model
 from cmbpo.model.disagreement import Limits
+from cmbpo.model.ensemble import moved, predict
 from cmbpo.model.learned_cost_quality import parts
 from cmbpo.networks import Policy
 from cmbpo.settings.schema import TrainSettings
@@ -168,6 +169,19 @@ def test_a_batch_is_imagined_with_what_it_says_of_itself(settings, policy, limit
         np.testing.assert_allclose(steps.cost[steps.valid], truth[steps.valid], atol=1e-6)
     mean = np.asarray(steps.cost)[np.asarray(steps.valid)].mean(axis=0)
     np.testing.assert_allclose(found.batch.cost_rate, mean, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("errs", [False, True])
+def test_next_states_are_means_unless_imagined_steps_err(settings, policy, limited, errs):
+    s = replace(settings, rollout=replace(settings.rollout, model_errors=errs))
+    found = imagine(limited, policy, s, PointCircle())
+    valid = np.asarray(found.steps.valid)
+    obs, act = found.steps.obs[valid], found.steps.act[valid]
+    delta = predict(limited.ensemble, obs, act).mean[..., : obs.shape[-1]]
+    means = jax.vmap(lambda one: moved(limited.ensemble, obs, one))(delta)
+    gaps = np.asarray(means) - np.asarray(found.steps.next_obs[valid])
+    gap = np.abs(gaps).max(axis=-1).min(axis=0)
+    assert (gap < 1e-5).mean() == (0.0 if errs else 1.0)
 
 
 @pytest.mark.slow

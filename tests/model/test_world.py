@@ -5,7 +5,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy.stats import norm
+from jaxtyping import Array, Float
 
 from cmbpo.model.ensemble import Ensemble, predict
 from cmbpo.model.learned_cost import CostModel
@@ -120,44 +120,44 @@ def test_the_network_that_moves_the_state_says_whether_it_ends(policy):
     np.testing.assert_array_equal(moves.terminated, moves.next_obs[:, 0] < -1.0)
 
 
-def test_any_network_with_its_noise_may_end_a_trajectory(policy):
-    ensemble = ensemble_of([0.0, 0.3, -0.4, -0.6])
-    one = step(World(ensemble, None, Known(), True), policy)
-    any_ = step(World(ensemble, None, Known(), True, end_over_members=True), policy)
-    expected = predict(ensemble, jnp.zeros((1, N_OBS)), jnp.zeros((1, N_ACT)))
-    alone = norm.cdf(-1.0, expected.mean[:, 0, 0], np.sqrt(expected.variance[:, 0, 0]))
-    p = 1.0 - np.prod(1.0 - alone)
-    assert 0.1 < p < 0.9
-    assert not bool(one.terminated.any())
-    assert float(any_.terminated.mean()) == pytest.approx(p, abs=4.0 * np.sqrt(p / LANES))
-    for name in ("act", "next_obs", "reward", "disagreement"):
-        np.testing.assert_array_equal(getattr(any_, name), getattr(one, name))
-    goes_on = ~np.asarray(any_.terminated)
-    np.testing.assert_array_equal(any_.cost[goes_on], one.cost[goes_on])
+def errors_of(*rows: tuple[float, float]) -> Float[Array, "E rows obs"]:
+    """What every network missed, in units of σ."""
+    return jnp.tile(jnp.array(rows), (MEMBERS, 1, 1))
 
 
-def test_a_step_that_ends_costs_what_the_states_cost_that_it_ends_in(policy):
-    @dataclass(frozen=True)
-    class EndsAreDear(Known):
-        def costs(self, obs, act, next_obs):
-            ended = self.terminated(obs, act, next_obs)
-            return jnp.where(ended[..., None], jnp.array([1.0, 3.0]), 0.0)
-
-    world = World(ensemble_of([0.0, 0.3, -0.4, -0.6]), None, EndsAreDear(), True, True)
-    moves = step(world, policy)
-    ended = np.asarray(moves.terminated)
-    assert 0.1 < ended.mean() < 0.9
-    np.testing.assert_allclose(moves.cost[ended], [[1.0, 3.0]] * int(ended.sum()), rtol=1e-6)
-    np.testing.assert_array_equal(moves.cost[~ended], 0.0)
+def test_without_errors_next_states_are_means_to_the_bit(policy):
+    ensemble = ensemble_of(OFFSETS)
+    moves = step(World(ensemble, None, Known(), False), policy)
+    mean = predict(ensemble, jnp.zeros((1, N_OBS)), jnp.zeros((1, N_ACT))).mean[:, 0]
+    assert set(np.unique(moves.next_obs[:, 0])) == set(np.unique(mean[:, 0]))
+    no_errors = step(World(ensemble, None, Known(), False, errors_of((0.0, 0.0))), policy)
+    jax.tree.map(np.testing.assert_array_equal, no_errors, moves)
 
 
-def test_any_network_of_the_cost_model_may_end_a_trajectory(policy):
-    cost_model = cost_model_of(end=-100.0)
-    bias = cost_model.members.layers[0].bias.at[0, -1].set(np.log(0.3 / 0.7))
-    cost_model = eqx.tree_at(lambda h: h.members.layers[0].bias, cost_model, bias)
-    world = World(ensemble_of(OFFSETS), cost_model, Unknown(), True, end_over_members=True)
-    moves = step(world, policy)
-    assert float(moves.terminated.mean()) == pytest.approx(0.3, abs=4.0 * np.sqrt(0.3 / LANES))
+@pytest.mark.parametrize("learned", [False, True])
+def test_cost_and_end_are_judged_where_the_errors_lead(policy, learned):
+    """From 0 a step without errors neither costs nor ends; each error leads to one of both."""
+    ensemble, errors = ensemble_of([0.0] * MEMBERS), errors_of((1.5, 0.0), (-1.5, 0.0))
+    cost_model = cost_model_of(ends=False) if learned else None
+    mean = step(World(ensemble, cost_model, Known(), False), policy)
+    assert not mean.terminated.any()
+    np.testing.assert_allclose(mean.cost, 0.0, atol=1e-6)
+    moves = step(World(ensemble, cost_model, Known(), False, errors), policy)
+    assert set(np.unique(moves.next_obs[:, 0])) == {-1.5, 1.5}
+    np.testing.assert_allclose(moves.cost[:, 0], moves.next_obs[:, 0] > 1.0, atol=1e-6)
+    np.testing.assert_array_equal(moves.terminated, moves.next_obs[:, 0] < -1.0)
+    for name in ("act", "reward", "disagreement"):
+        np.testing.assert_array_equal(getattr(moves, name), getattr(mean, name))
+
+
+@pytest.mark.parametrize("learned", [False, True])
+def test_a_cost_over_networks_is_of_one_event(policy, learned):
+    """Were the errors drawn for each network, some steps would cost ¼, ½ or ¾."""
+    errors = errors_of((1.5, 0.0), (-1.5, 0.0))
+    cost_model = cost_model_of(ends=False) if learned else None
+    moves = step(World(ensemble_of([0.0] * MEMBERS), cost_model, Known(), True, errors), policy)
+    assert set(np.unique(moves.cost.round(5))) == {0.0, 1.0}
+    assert float(moves.cost.mean()) == pytest.approx(0.5, abs=4.0 * np.sqrt(0.25 / LANES))
 
 
 def test_only_what_the_task_does_not_know_is_asked_of_the_cost_model(policy):

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from cmbpo.runs import run_folder
+from cmbpo.runs.config import rewrite_config
 from cmbpo.runs.errors import DamagedError, RunError
 from cmbpo.runs.run_folder import Run
 from cmbpo.runs.tables import read_table
@@ -40,6 +41,16 @@ def test_runs_started_in_the_same_second_do_not_share_a_folder(settings):
     assert len({run.folder for run in runs}) == 3
     for run in runs:
         run.close()
+
+
+def test_a_run_with_a_setting_that_is_gone_is_read_but_not_gone_on_with(run, settings):
+    older = {**run.config, "settings": {**run.config["settings"]}}
+    older["settings"]["rollout"] = {**older["settings"]["rollout"], "end_over_members": True}
+    rewrite_config(run.folder, older)
+    run.close()
+    assert Run.open(run.folder).settings == settings
+    with pytest.raises(RunError, match=r"rollout\.end_over_members = True; .* at False always"):
+        Run.resume(run.folder)
 
 
 def test_a_folder_without_config_is_no_run(tmp_path):

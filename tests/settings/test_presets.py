@@ -9,6 +9,7 @@ from cmbpo.model.ensemble_fit import FitConfig
 from cmbpo.settings import cmbpo_presets
 from cmbpo.settings.presets import CUSTOM, preset
 from cmbpo.settings.registry import ALGORITHMS, TASKS, TUNED
+from cmbpo.settings.schema import EnsembleSettings
 
 PRESETS = ("default", "paper")
 PAPER = {"AntSafe": (0.4, 5), "HalfCheetahSafe": (0.3, 5), "AntCircle": (0.2, 7)}
@@ -51,6 +52,25 @@ def test_one_table_serves_every_robot_but_two_that_are_named():
     assert {task for task, own in few.items() if len(own) > 3} == {"AntCircle", "PointCircle"}
     for task, own in exceptions.items():
         assert own.keys() <= table.keys() or task in ("AntCircle", "PointCircle")
+
+
+def test_imagined_steps_err_in_the_table_and_are_means_in_print_and_by_hand():
+    def fits(settings):
+        s = settings.ensemble
+        return settings.rollout.model_errors, s.batch_size, s.fit_rows
+
+    assert fits(preset("cmbpo", "AntSafe")) == (True, 256, 400_000)
+    assert fits(preset("cmbpo", "AntSafe", "paper")) == (False, 2048, 0)
+    assert fits(preset("cmbpo", "AntCircle")) == (False, 2048, 0)
+    assert fits(preset("cmbpo", "PointCircle")) == (False, 512, 0)
+
+
+@pytest.mark.parametrize(
+    ("epochs", "fit_rows", "rows", "most"),
+    [(4, 0, 5000, 4), (4, 400_000, 22_740, 17), (4, 400_000, 100_000, 4), (5, 400_000, 10**6, 5)],
+)
+def test_a_small_archive_is_passed_more_often(epochs: int, fit_rows: int, rows: int, most: int):
+    assert EnsembleSettings(epochs=epochs, fit_rows=fit_rows).most_epochs(rows) == most
 
 
 def test_an_unknown_preset_is_named():

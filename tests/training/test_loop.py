@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import gymnasium
 import jax
@@ -15,6 +16,7 @@ from cmbpo.runs.config import read_config, rewrite_config
 from cmbpo.runs.errors import NonFiniteError
 from cmbpo.runs.run_folder import Run
 from cmbpo.settings.registry import ALGORITHMS
+from cmbpo.settings.schema import TrainSettings
 from cmbpo.tasks.point_circle import PointCircle
 from cmbpo.training import loop
 from cmbpo.training.protocol import RunInProgress
@@ -25,10 +27,15 @@ from tests.tiny import rows, steps, tiny
 UPDATES = 4
 
 
+def small(log: Path, **changes: Any) -> TrainSettings:
+    """A tiny run with what the default of most robots has, and that of PointCircle has not."""
+    return tiny("cmbpo", log, rollout__model_errors=True, ensemble__fit_rows=1000, **changes)
+
+
 @pytest.fixture(scope="module")
 def unbroken(tmp_path_factory):
     log = tmp_path_factory.mktemp("unbroken")
-    folder, _ = loop.run(tiny("cmbpo", log, total_steps=steps(UPDATES)))
+    folder, _ = loop.run(small(log, total_steps=steps(UPDATES)))
     return folder
 
 
@@ -57,14 +64,14 @@ def test_the_last_line_is_the_next_command(tmp_path, capsys):
 
 
 def test_the_same_seed_gives_the_same_rows_and_another_does_not(unbroken, tmp_path):
-    again, _ = loop.run(tiny("cmbpo", tmp_path, total_steps=steps(UPDATES)))
-    other, _ = loop.run(tiny("cmbpo", tmp_path, total_steps=steps(1), seed=1))
+    again, _ = loop.run(small(tmp_path, total_steps=steps(UPDATES)))
+    other, _ = loop.run(small(tmp_path, total_steps=steps(1), seed=1))
     assert rows(again) == rows(unbroken)
     assert rows(other)[0] != rows(unbroken)[0]
 
 
 def test_a_resumed_run_has_the_rows_of_an_unbroken_one(unbroken, tmp_path):
-    folder, _ = loop.run(tiny("cmbpo", tmp_path, total_steps=steps(2)))
+    folder, _ = loop.run(small(tmp_path, total_steps=steps(2)))
     assert rows(folder) == rows(unbroken)[:2]
     loop.resume(folder, total_steps=steps(UPDATES))
     assert rows(folder) == rows(unbroken)
@@ -72,7 +79,7 @@ def test_a_resumed_run_has_the_rows_of_an_unbroken_one(unbroken, tmp_path):
 
 
 def test_an_agent_that_learns_in_parts_writes_the_rows_of_an_unbroken_run(unbroken, tmp_path):
-    agent = cmbpo.Agent.of_settings(tiny("cmbpo", tmp_path, checkpoint_every=20))
+    agent = cmbpo.Agent.of_settings(small(tmp_path, checkpoint_every=20))
     agent.learn(steps(1) + 50)
     assert agent.folder is not None
     assert rows(agent.folder) == rows(unbroken)[:2], "updates are whole"
@@ -102,7 +109,7 @@ def test_a_run_whose_third_update_fails_goes_on_after_its_second(
     with monkeypatch.context() as patch:
         patch.setattr(owner, name, fail)
         with pytest.raises(RuntimeError, match="motor 3") as failure:
-            loop.run(tiny("cmbpo", tmp_path, total_steps=steps(UPDATES), checkpoint_every=20))
+            loop.run(small(tmp_path, total_steps=steps(UPDATES), checkpoint_every=20))
     (folder,) = tmp_path.glob("*/seed-*")
     assert f"stands at update 2; go on with: cmbpo train --resume {folder}" in str(
         failure.value.__notes__
@@ -113,7 +120,7 @@ def test_a_run_whose_third_update_fails_goes_on_after_its_second(
 
 
 def test_rows_after_the_last_checkpoint_are_made_again(unbroken, tmp_path):
-    settings = tiny("cmbpo", tmp_path, total_steps=steps(3))
+    settings = small(tmp_path, total_steps=steps(3))
     folder, _ = loop.run(replace(settings, checkpoint_every=2))
     (newest, *_) = Run.open(folder).checkpoints()
     newest.unlink()
@@ -130,7 +137,7 @@ def test_nothing_compiles_after_the_second_update(tmp_path):
 
     jax.monitoring.register_event_duration_secs_listener(note)
     seen = []
-    agent = cmbpo.Agent.of_settings(tiny("cmbpo", tmp_path, total_steps=steps(UPDATES + 1)))
+    agent = cmbpo.Agent.of_settings(small(tmp_path, total_steps=steps(UPDATES + 1)))
     agent.learn(callback=lambda agent, row: seen.append(len(compiled)))
     jax.monitoring.clear_event_listeners()
     assert len(set(seen[1:])) == 1, f"compilations after each update: {seen}"

@@ -13,6 +13,7 @@ from cmbpo.training.pace import (
     Forecast,
     WaitPace,
     expected,
+    fitted_rows,
     learning_seconds,
     run_operations,
     words,
@@ -71,7 +72,9 @@ def simulated(settings, *, other: float, per_row: float) -> float:
         steps, fresh = steps + 1000, fresh + 1000
         took = other
         if fresh >= settings.ensemble.fit_every:
-            took += per_row * settings.ensemble.epochs * min(steps, settings.archive_size)
+            rows = min(steps, settings.archive_size)
+            epochs = max(settings.ensemble.epochs, settings.ensemble.fit_rows // rows)
+            took += per_row * epochs * rows
             fresh = 0
         spent += took if update > 2 else 0.0
         if steps >= settings.total_steps:
@@ -81,9 +84,11 @@ def simulated(settings, *, other: float, per_row: float) -> float:
 
 @pytest.mark.parametrize("fit_every", [1000, 4000])
 @pytest.mark.parametrize("total", [60_000, 600_000])
-def test_fits_are_foreseen_to_grow_with_the_archive(clock, fit_every, total):
+@pytest.mark.parametrize("fit_rows", [0, 400_000])
+def test_fits_are_foreseen_by_the_rows_that_they_pass(clock, fit_every, total, fit_rows):
     """Though none may lie in the second update; networks that stop early make no epoch cheap."""
     changes = {"ensemble.fit_every": fit_every, "ensemble.epochs": 4, "archive_size": 80_000}
+    changes["ensemble.fit_rows"] = fit_rows
     settings = tiny("cmbpo", total_steps=total, initial_steps=20_000, **changes)
     forecast, per_row = Forecast(settings), 1e-5
     for done in (0, 1, 3, 7, 15, 31, 63, 127, 200):
@@ -95,6 +100,15 @@ def test_fits_are_foreseen_to_grow_with_the_archive(clock, fit_every, total):
     number, unit = foreseen.split()[1:3]
     seconds = float(number) * {"s": 1, "min": 60, "h": 3600}[unit]
     assert seconds == pytest.approx(expected, rel=0.25)
+
+
+@pytest.mark.parametrize("fit_rows", [0, 37_000])
+def test_the_rows_of_all_fits_are_those_of_each(fit_rows):
+    settings = tiny("cmbpo", total_steps=30_000, archive_size=9_500, ensemble__fit_rows=fit_rows)
+    places = range(3_000, 30_000, settings.ensemble.fit_every)
+    sizes = [min(place, 9_500) for place in places]
+    each = [max(settings.ensemble.epochs, fit_rows // n) * n for n in sizes]
+    assert fitted_rows(settings, since=3_000) == sum(each)
 
 
 def test_a_run_that_ends_with_its_second_update_is_not_foreseen():

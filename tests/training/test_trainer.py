@@ -107,6 +107,13 @@ def test_an_update_takes_its_real_steps_and_counts_each_phase():
     assert within <= float(row[columns.UPDATE_SECONDS])
 
 
+def test_a_fit_has_epochs_for_its_rows():
+    """900 rows, in whole epochs of an archive of 300, 400 and 500."""
+    trainer = made(tiny("cmbpo", ensemble__fit_rows=900, ensemble__epochs=1))
+    trainer.warm_up(epochs=1)
+    assert [float(trainer.step()[columns.FIT_EPOCHS]) for _ in range(3)] == [3.0, 2.0, 1.0]
+
+
 def test_what_imagines_nothing_has_no_phases_of_a_model():
     trainer = made(tiny("trpo", policy__normalise=False))
     trainer.step()

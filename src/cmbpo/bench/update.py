@@ -56,7 +56,7 @@ def measure(
     first = settings.initial_steps if archive_rows is None else archive_rows
     task = tasks.get(settings.env_id)
     trainer = TimedTrainer(replace(settings, initial_steps=first), task)
-    trainer.warm_up(epochs=settings.ensemble.epochs)
+    trainer.warm_up(epochs=settings.ensemble.most_epochs(first))
     for _ in range(COMPILING):
         trainer.step()
     trainer.reset_clock()

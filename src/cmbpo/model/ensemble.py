@@ -280,7 +280,7 @@ def fit_ensemble(
     ensemble, data = _fit_data(ensemble, archive)
     fitted = fit_members(begun, archive, data, fit, max_epochs=max_epochs)
     best_members, best_opt_state = fitted.best
-    # Chosen anew after each fit, and by μ's error alone: imagined steps are means, not draws.
+    # Chosen anew after each fit, and by μ's error alone: σ is not fitted to be right.
     elites = jnp.argsort(fitted.best_error)[: ensemble.elites.shape[0]]
     ensemble = eqx.tree_at(
         lambda e: (e.members, e.elites, e.fits), ensemble, (best_members, elites, ensemble.fits + 1)

@@ -13,7 +13,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 from cmbpo.data import archive as archives
 from cmbpo.data import ring
 from cmbpo.data.archive import Archive
-from cmbpo.data.start_states import past_policies
+from cmbpo.data.start_states import Starts, past_policies
 from cmbpo.model import learned_cost_quality, rollout
 from cmbpo.model.disagreement import Limits, limits_from, reliability
 from cmbpo.model.ensemble import Ensemble, begin_ensemble, ensemble_optimiser, fit_ensemble
@@ -25,6 +25,7 @@ from cmbpo.model.learned_cost import (
     fit_cost_model,
 )
 from cmbpo.model.learned_cost_quality import Quality
+from cmbpo.model.model_errors import held_out_errors
 from cmbpo.model.real_share import real_samples, real_share
 from cmbpo.model.rollout import Imagination
 from cmbpo.model.world import KnownTask, World
@@ -264,8 +265,13 @@ def fit_models(
     )
 
 
-def _world(model: Model, s: RolloutSettings, task: KnownTask) -> World:
-    return World(model.ensemble, model.cost_model, task, s.cost_over_members, s.end_over_members)
+def _world(
+    model: Model, s: RolloutSettings, task: KnownTask, starts: Starts, *, key: PRNGKeyArray
+) -> World:
+    errors = None
+    if s.model_errors:
+        errors = held_out_errors(model.ensemble, model.archive, starts, key=key)
+    return World(model.ensemble, model.cost_model, task, s.cost_over_members, errors)
 
 
 @partial(jax.jit, static_argnames=("settings", "task"))
@@ -274,12 +280,12 @@ def set_limits(
 ) -> Model:
     """D̄₀ along imagined trajectories of h₀ steps, and the limits d_m and d_H that follow."""
     s = settings.rollout
-    key_starts, key_draw, key_probe = jax.random.split(key, 3)
+    key_starts, key_draw, key_probe, key_errors = jax.random.split(key, 4)
     starts = past_policies(model.archive, policy, temperature=s.temperature, key=key_starts)
     obs = model.archive.obs[starts.draw(model.archive, (_probes(s),), key=key_draw)]
     everything = jnp.array(jnp.inf)
     probed = rollout.probe(
-        _world(model, s, task),
+        _world(model, s, task, starts, key=key_errors),
         policy,
         obs,
         rollout.Cut(jnp.array(s.first_horizon), everything, everything),
@@ -307,9 +313,9 @@ def imagine_batch(
 ) -> Imagined:
     """`rows` imagined steps of the policy, cut where the ensemble's disagreement says."""
     s = settings.rollout
-    key_starts, key_draw, key_probe, key_steps = jax.random.split(key, 4)
-    world = _world(model, s, task)
+    key_starts, key_draw, key_probe, key_steps, key_errors = jax.random.split(key, 5)
     starts = past_policies(model.archive, policy, temperature=s.temperature, key=key_starts)
+    world = _world(model, s, task, starts, key=key_errors)
     cut = rollout.cut_rule(
         s.cut,
         limit=model.limits.accumulated,

@@ -11,6 +11,7 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 from cmbpo.model.disagreement import disagreement
 from cmbpo.model.ensemble import Ensemble, moved, predict
 from cmbpo.model.learned_cost import CostModel, judge
+from cmbpo.model.model_errors import with_errors
 from cmbpo.networks import Policy
 
 
@@ -54,74 +55,57 @@ class Moves(eqx.Module):
 class World(eqx.Module):
     """The learned world: the ensemble's dynamics and reward, cost and end from task or cost_model.
 
-    `cost_model` judge what the task does not know; None where it knows both.
+    `cost_model` judges what the task does not know; None where it knows both. `errors` are what the
+    networks missed of real steps, in units of σ (`held_out_errors`); None: next states are means.
     """
 
     ensemble: Ensemble
     cost_model: CostModel | None
     task: KnownTask = eqx.field(static=True)
     cost_over_members: bool = eqx.field(static=True)
-    end_over_members: bool = eqx.field(static=True, default=False)
+    errors: Float[Array, "E rows obs"] | None = None
 
     def step(self, policy: Policy, obs: Float[Array, "lanes obs"], *, key: PRNGKeyArray) -> Moves:
-        """An action of the policy, and the mean prediction of a random elite for each.
+        """An action of the policy, and for each what a random elite predicts.
 
-        The cost is the mean over all networks' next states, or that of the chosen one. The
-        trajectory ends where any network, with the noise it expects, leads to a terminal state, and
-        then costs what these states do; or where the chosen one's mean does. A learned end is drawn
-        with its probability, the largest or that of the chosen one: a threshold would bias how
-        often trajectories end, and never end any where no state is likely to be terminal.
+        The next state is its mean, with an error of a real step where there are `errors`; the
+        reward is its mean. The cost is the mean over all networks' next states, or that of the
+        chosen one, which also says whether the trajectory ends. A learned end is drawn with its
+        probability: a threshold would bias how often trajectories end, and never end any where no
+        state is likely to be terminal.
         """
-        key_act, key_elite = jax.random.split(key)
+        key_act, key_elite, key_end, key_error = jax.random.split(key, 4)
         lanes, n_obs = obs.shape
         act = jax.vmap(policy)(obs).sample(key=key_act)
         prediction = predict(self.ensemble, obs, act)
         # A new elite for every lane and step, as in the authors' code: no trajectory can exploit
-        # one network's errors for long. Its mean, not a draw: σ² is for disagreement only.
+        # one network's errors for long.
         elite = jax.random.choice(key_elite, self.ensemble.elites, (lanes,))
-        chosen = prediction.mean[elite, jnp.arange(lanes)]
-
-        def led_to(delta: Float[Array, "lanes obs"]) -> Float[Array, "lanes obs"]:
-            return moved(self.ensemble, obs, delta)
-
-        next_obs = led_to(chosen[:, :n_obs])
+        chosen = elite, jnp.arange(lanes)
+        delta = prediction.mean[..., :n_obs]
+        if self.errors is not None:
+            delta = with_errors(prediction, self.errors, key=key_error)
+        everyones = jax.vmap(lambda one: moved(self.ensemble, obs, one))(delta)
+        next_obs = everyones[chosen]
         cost = terminated = None
         if self.cost_model is not None:
-            everyones = jax.vmap(led_to)(prediction.mean[..., :n_obs])
             judged = judge(self.cost_model, obs, act, everyones)
-            own = judged[elite, jnp.arange(lanes)]
+            own = judged[chosen]
             if self.cost_model.n_cost:
                 value = judged.mean(axis=0) if self.cost_over_members else own
                 cost = value[:, : self.cost_model.n_cost]
             if self.cost_model.ends:
-                probable = judged.max(axis=0) if self.end_over_members else own
-                terminated = (
-                    jax.random.uniform(jax.random.fold_in(key, 2), (lanes,)) < probable[:, -1]
-                )
+                terminated = jax.random.uniform(key_end, (lanes,)) < own[:, -1]
         if cost is None and self.cost_over_members:
-            cost = jax.vmap(lambda mean: self.task.costs(obs, act, led_to(mean[:, :n_obs])))(
-                prediction.mean
-            ).mean(axis=0)
+            cost = jax.vmap(lambda state: self.task.costs(obs, act, state))(everyones).mean(axis=0)
         elif cost is None:
             cost = self.task.costs(obs, act, next_obs)
-        if terminated is None and self.end_over_members:
-            # A mean state never falls: the fall is in the noise around it.
-            noise = jax.random.normal(jax.random.fold_in(key, 3), prediction.mean.shape)
-            expected = prediction.mean + jnp.sqrt(prediction.variance) * noise
-            everyones = jax.vmap(led_to)(expected[..., :n_obs])
-            ends = jax.vmap(lambda state: self.task.terminated(obs, act, state))(everyones)
-            terminated = ends.any(axis=0)
-            if self.cost_model is None or not self.cost_model.n_cost:
-                there = jax.vmap(lambda state: self.task.costs(obs, act, state))(everyones)
-                at_end = jnp.sum(jnp.where(ends[..., None], there, 0.0), axis=0)
-                at_end = at_end / jnp.maximum(ends.sum(axis=0), 1)[:, None]
-                cost = jnp.where(terminated[:, None], at_end, cost)
-        elif terminated is None:
+        if terminated is None:
             terminated = self.task.terminated(obs, act, next_obs)
         return Moves(
             act=act,
             next_obs=next_obs,
-            reward=chosen[:, n_obs],
+            reward=prediction.mean[chosen][:, n_obs],
             cost=cost,
             terminated=terminated,
             disagreement=disagreement(prediction),

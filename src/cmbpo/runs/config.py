@@ -51,13 +51,18 @@ def rewrite_config(folder: Path, config: Mapping[str, Any]) -> None:
 
 
 def settings_from_json(
-    config: Mapping[str, Any], *, where: str = "config.json", trusted: bool = False
+    config: Mapping[str, Any],
+    *,
+    where: str = "config.json",
+    trusted: bool = False,
+    to_train: bool = True,
 ) -> TrainSettings:
     """The settings that a config.json holds, exactly as they were, by today's names.
 
     Only where they are `trusted` is the module of an algorithm imported that they name. A setting
     that came later has its default; one that has become a constant must have had its value, or the
-    run cannot be the same today.
+    run cannot be the same today. What is not `to_train` is read all the same: constants are of
+    training, and the policy acts as it did.
     """
     versions = config.get("versions")
     version = versions.get("cmbpo", "unknown") if isinstance(versions, dict) else "unknown"
@@ -67,12 +72,12 @@ def settings_from_json(
     values = aliases.upgraded(flat(config["settings"]))
     known = list(names())
     for name, value in values.items():
-        if name in aliases.CONSTANTS:
+        if name in aliases.CONSTANTS and to_train:
             raise RunError(
                 f"{origin} has {name} = {value!r}; cmbpo {cmbpo.__version__} has it at"
                 f" {aliases.CONSTANTS[name]!r} always"
             )
-        if name not in known:
+        if name not in known and name not in aliases.CONSTANTS:
             raise RunError(
                 f"{origin} has the setting {name!r}, which cmbpo {cmbpo.__version__} does not know"
             )
@@ -81,7 +86,7 @@ def settings_from_json(
             warnings.warn(f"{origin} lacks {name!r}; taking the default", stacklevel=3)
     try:
         (plugins.asked_for if trusted else plugins.if_installed)(values.get("algo", "cmbpo"))
-        return with_values(TrainSettings(), values)
+        return with_values(TrainSettings(), {n: v for n, v in values.items() if n in known})
     except ValueError as error:
         raise RunError(f"{origin} holds a setting that cannot be: {error}") from error
 

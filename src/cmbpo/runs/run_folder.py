@@ -54,7 +54,7 @@ class Run:
         self.folder = folder
         self.config = read_config(folder)
         self.settings = settings_from_json(
-            self.config, where=str(folder / "config.json"), trusted=trusted
+            self.config, where=str(folder / "config.json"), trusted=trusted, to_train=train
         )
         self.progress = CsvTable(folder / "progress.csv")
         self.episodes = CsvTable(folder / "episodes.csv")

@@ -25,6 +25,7 @@ CONSTANTS: dict[str, Any] = {
     "ensemble.patience": 5,
     "rollout.quantile": 0.75,
     "rollout.recalibrate": False,
+    "rollout.end_over_members": False,
     "trust_region.cg_iterations": 10,
     "trust_region.cg_damping": 0.1,
     "trust_region.backtrack": 0.8,

@@ -84,6 +84,10 @@ DEFAULT = {
     "ensemble.hidden": (400, 400),
     "ensemble.members": 4,
     "ensemble.elites": 4,
+    # 40 Adam steps a fit left hold-out errors of 0.23 on AntSafe where 0.12 can be had from the
+    # same 22,740 steps.
+    "ensemble.batch_size": 256,
+    "ensemble.fit_rows": 400_000,
     "ensemble.epochs": 4,
     "ensemble.fit_every": 4000,
     # A new policy acts in short episodes: it learns to move sooner, and cannot stay where it costs.
@@ -108,7 +112,9 @@ DEFAULT = {
     "rollout.lanes": 400,
     "rollout.temperature": 20.0,
     "rollout.cost_over_members": True,
-    "rollout.end_over_members": True,
+    # Imagined ants never fell: with means 30 to 40 % of AntSafe's late episodes end in a fall, with
+    # errors 2 to 6 %.
+    "rollout.model_errors": True,
     "real_share.rule": "proportional",
     "real_share.first_alpha": 0.02,
     "real_share.min_real": 500,
@@ -137,6 +143,8 @@ _BY_HAND = {
     "ensemble.hidden": (512, 512),
     "ensemble.members": 7,
     "ensemble.elites": 5,
+    "ensemble.batch_size": 2048,
+    "ensemble.fit_rows": 0,
     "ensemble.fit_every": 2000,
     "ensemble.epochs": 5,
     "rollout.cut": "batch",
@@ -145,7 +153,7 @@ _BY_HAND = {
     "rollout.lanes": 500,
     "rollout.temperature": 20.0,
     "rollout.cost_over_members": True,
-    "rollout.end_over_members": False,
+    "rollout.model_errors": False,
     "real_share.max_real": 1000,
     "cost_estimate.target": 0.7,
     "trust_region.step": "barrier",

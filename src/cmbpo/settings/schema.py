@@ -108,7 +108,10 @@ class EnsembleSettings(Group):
     batch_size: Count = 2048
     """Rows of one gradient step, per network."""
     epochs: Count = 10
-    """Most epochs of each fit after the first."""
+    """Most epochs of each fit after the first; more where `fit_rows` says so."""
+    fit_rows: Annotated[int, Range(0, 2**31 - 1)] = 0
+    """Rows that a fit passes in all its epochs, at most, where these are more than `epochs`: a
+    small archive is passed more often."""
     fit_every: Count = 1000
     """New real steps after which the ensemble is fitted again."""
 
@@ -117,6 +120,10 @@ class EnsembleSettings(Group):
         super().__post_init__()
         few = self.elites <= self.members
         _require(few, "ensemble.elites", self.elites, f"1 to members = {self.members}")
+
+    def most_epochs(self, rows: int) -> int:
+        """Most epochs of a fit, after the first, to so many rows: max(epochs, ⌊fit_rows/rows⌋)."""
+        return max(self.epochs, self.fit_rows // max(rows, 1))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,9 +149,9 @@ class RolloutSettings(Group):
     """Trajectories imagined side by side; half as many only measure disagreement before."""
     cost_over_members: bool = True
     """Cost of an imagined step: the mean over all networks' next states, not the chosen one's."""
-    end_over_members: bool = False
-    """End an imagined trajectory where any network, with the noise it expects, foresees a terminal
-    state, not where the chosen one's mean does: mean predictions calm down and foresee too few."""
+    model_errors: bool = False
+    """Add to each imagined step what the networks missed of a real step that they were not fitted
+    to: mean predictions never stumble."""
 
     def __post_init__(self) -> None:
         """Check the values, also against each other."""

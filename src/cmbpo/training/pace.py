@@ -97,7 +97,7 @@ class WaitPace:
 class Forecast:
     """What a run will take, from its first fit and its second update: the first one compiles.
 
-    A fit takes as long as the archive has rows, which grow; all else is the same in every update.
+    A fit takes as long as the rows that it passes; all else is the same in every update.
     """
 
     def __init__(self, settings: TrainSettings):
@@ -136,9 +136,7 @@ class Forecast:
         settings = self._settings
         if self._epoch is None:
             return 0.0
-        each = self._epoch * settings.ensemble.epochs / settings.initial_steps
-        places = range(self._steps, settings.total_steps, settings.ensemble.fit_every)
-        return each * sum(min(place, settings.archive_size) for place in places)
+        return self._epoch / settings.initial_steps * fitted_rows(settings, since=self._steps)
 
 
 def words(seconds: float) -> str:
@@ -202,10 +200,16 @@ def run_operations(settings: TrainSettings, task: Task) -> tuple[float, float]:
     real = 0.5 * (s.real_share.min_real + min(s.real_share.max_real, s.batch_size))
     update += s.batch_size * 2.5 * (world + policy)
     updates = max(s.total_steps - s.initial_steps, 0) / real
-    fits = np.arange(s.initial_steps, s.total_steps, s.ensemble.fit_every)
-    rows = FIRST_EPOCHS * s.initial_steps
-    rows += s.ensemble.epochs * float(np.minimum(fits, s.archive_size).sum())
+    rows = FIRST_EPOCHS * s.initial_steps + fitted_rows(s, since=s.initial_steps)
     return updates * update + 6.0 * world * rows, updates
+
+
+def fitted_rows(settings: TrainSettings, *, since: int) -> int:
+    """Rows that the fits from a step on pass, in all their epochs: the archive grows until full."""
+    s, full = settings.ensemble, settings.archive_size
+    growing = range(since, min(settings.total_steps, full), s.fit_every)
+    others = len(range(since, settings.total_steps, s.fit_every)) - len(growing)
+    return sum(s.most_epochs(n) * n for n in growing) + others * s.most_epochs(full) * full
 
 
 def weights(*widths: int) -> int:

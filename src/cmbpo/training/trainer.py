@@ -263,7 +263,8 @@ class Trainer:
         world = model.remember(world, real, self.learner.policy, self.update + 1)
         self._set(model=world)
         if int(world.fresh) >= s.fit_every:
-            world = model.fit_models(world, self.static, epochs=s.epochs, key=key)
+            epochs = s.most_epochs(int(world.archive.size))
+            world = model.fit_models(world, self.static, epochs=epochs, key=key)
         self._set(model=jax.block_until_ready(world))
         return world
 
