@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from cmbpo.networks import Critic, Normaliser
-from cmbpo.policy.advantage import CHUNK, estimate, gae, normalise
+from cmbpo.policy.advantage import CHUNK, bounds_of_rewards, estimate, gae, normalise
 from cmbpo.trajectory import Samples, Steps
 
 N, OBS, ACT, COST = 5, 3, 2, 2
@@ -105,34 +105,53 @@ def random_steps(seed=0, invalid=0.0, T=23, ends=0.2):
 
 CRITICS = critics()
 compiled_estimate = jax.jit(
-    partial(estimate, **NUMBERS), static_argnames=("terminal_cost_steps", "cost_bound")
+    partial(estimate, **NUMBERS), static_argnames=("terminal_cost_steps", "bounds", "cost_bounds")
 )
 value_of = jax.jit(lambda critic, x: jax.vmap(jax.vmap(critic))(x))
 
 
-def run(steps, *, terminal_cost_steps=None, cost_bound: float | None = 0.6) -> Samples:
+def run(
+    steps,
+    *,
+    terminal_cost_steps=None,
+    bounds: tuple[float, float] = (-np.inf, np.inf),
+    cost_bound: float | None = 0.6,
+) -> Samples:
     return compiled_estimate(
-        steps, *CRITICS, terminal_cost_steps=terminal_cost_steps, cost_bound=cost_bound
+        steps,
+        *CRITICS,
+        terminal_cost_steps=terminal_cost_steps,
+        bounds=bounds,
+        cost_bounds=None if cost_bound is None else (0.0, cost_bound),
     )
 
 
 @pytest.mark.parametrize(
-    ("terminal_cost_steps", "cost_bound", "T"), [(None, None, 23), (2.0, 0.6, 23), (None, 0.6, 500)]
+    ("terminal_cost_steps", "bounds", "cost_bound", "T"),
+    [
+        (None, (-np.inf, np.inf), None, 23),
+        (2.0, (-3.0, 5.0), 0.6, 23),
+        (None, (-np.inf, np.inf), 0.6, 500),
+    ],
 )
-def test_estimates_are_their_definition(terminal_cost_steps, cost_bound, T):
+def test_estimates_are_their_definition(terminal_cost_steps, bounds, cost_bound, T):
     steps = random_steps(T=T, ends=0.2 if T == 23 else 0.6)
     assert (T == 500) == (int(steps.last.sum()) > CHUNK)
-    found = run(steps, terminal_cost_steps=terminal_cost_steps, cost_bound=cost_bound)
+    found = run(
+        steps, terminal_cost_steps=terminal_cost_steps, bounds=bounds, cost_bound=cost_bound
+    )
     critic, cost_critic = CRITICS
     last = np.asarray(steps.last).copy()
     last[-1] = True
-    v, v_next = value_of(critic, steps.obs), value_of(critic, steps.next_obs)
+    v = np.clip(value_of(critic, steps.obs), *bounds)
+    v_next = np.clip(value_of(critic, steps.next_obs), *bounds)
     for n in range(N):
         expected = gae_by_definition(
             steps.reward[:, n], v[:, n], v_next[:, n], steps.terminated[:, n], last[:, n], 0.9, 0.8
         )
         np.testing.assert_allclose(found.advantage[:, n], expected, rtol=2e-4, atol=2e-4)
-        np.testing.assert_allclose(found.target[:, n], expected + v[:, n], rtol=2e-4, atol=2e-4)
+        target = np.clip(expected + v[:, n], *bounds)
+        np.testing.assert_allclose(found.target[:, n], target, rtol=2e-4, atol=2e-4)
     top = np.inf if cost_bound is None else cost_bound
     bottom = -np.inf if cost_bound is None else 0.0
     for i in range(COST):
@@ -150,6 +169,25 @@ def test_estimates_are_their_definition(terminal_cost_steps, cost_bound, T):
             )
             target = np.clip(expected + v[:, n], bottom, top)
             np.testing.assert_allclose(found.cost_target[:, n, i], target, rtol=2e-4, atol=2e-4)
+
+
+@pytest.mark.parametrize(
+    ("rewards", "bounds"),
+    [((0.5, 2.0), (0.0, 20.0)), ((-3.0, -1.0), (-30.0, 0.0)), ((-1.0, 4.0), (-10.0, 40.0))],
+)
+def test_no_value_is_beyond_the_best_or_the_worst_step_for_ever(rewards, bounds):
+    steps = random_steps(seed=3, invalid=1.0)
+    least, greatest = rewards
+    share = (steps.reward - steps.reward.min()) / (steps.reward.max() - steps.reward.min())
+    # Padding may hold anything.
+    seen = jnp.where(steps.valid, least + (greatest - least) * share, 1e6)
+    ends = jnp.zeros_like(steps.valid).at[:2, 0].set(True) & steps.valid
+    assert int(ends.sum()) == 2
+    worst = jnp.zeros_like(ends).at[0, 0].set(True)
+    seen = jnp.where(ends, jnp.where(worst, least, greatest), seen)
+    both = eqx.tree_at(lambda s: s.reward, steps, seen)
+    calm = eqx.tree_at(lambda s: s.reward, steps, jnp.where(steps.valid, least, 1e6))
+    np.testing.assert_allclose(bounds_of_rewards([calm, both], discount=0.9), bounds, rtol=1e-5)
 
 
 def test_padding_has_no_weight_and_cannot_leak():

@@ -44,6 +44,30 @@ def gae(
     return jax.lax.scan(step, start, (delta, last), reverse=True, unroll=8)[1]
 
 
+Bounds = tuple[Float[Array, ""] | float, Float[Array, ""] | float]
+"""The least and the greatest value that there can be."""
+
+
+def bounds_of_rewards(parts: list[Steps], *, discount: float) -> Bounds:
+    """V of the least reward of any step for ever, and of the greatest; 0 where all is over.
+
+        min(0, minₜ rₜ) / (1 − γ) ≤ V ≤ max(0, maxₜ rₜ) / (1 − γ)
+
+    A V that bootstraps from itself can run away: a hopper's fell from 300 to −6,000,000 within
+    6000 real steps, while a step earned 1.5.
+    """
+    seen = [jnp.where(steps.valid, steps.reward, 0.0) for steps in parts]
+    least = jnp.stack([rewards.min() for rewards in seen]).min()
+    greatest = jnp.stack([rewards.max() for rewards in seen]).max()
+    room = 1.0 / (1.0 - discount)
+    return room * jnp.minimum(least, 0.0), room * jnp.maximum(greatest, 0.0)
+
+
+def bounded(value: Float[Array, "*batch"], bounds: Bounds | None) -> Float[Array, "*batch"]:
+    """The value within its bounds, if it has any."""
+    return value if bounds is None else jnp.clip(value, *bounds)
+
+
 def estimate(
     steps: Steps,
     critic: Critic,
@@ -54,20 +78,23 @@ def estimate(
     cost_discount: float,
     cost_lam: float,
     terminal_cost_steps: float | None,
-    cost_bound: float | None,
+    bounds: Bounds,
+    cost_bounds: Bounds | None,
 ) -> Samples:
     """Advantages and value targets of steps with axes time and copy.
 
     After a terminal state no reward follows, but cost does (to fall is not the end of cost): V_c of
     that state, or what the terminal step cost for `terminal_cost_steps` more. Cuts and time limits
-    bootstrap with V(s'). V_c, as prediction and as target, is kept within [0, `cost_bound`].
+    bootstrap with V(s'). V and V_c are kept within their bounds, as predictions and as targets.
     `cost_critic` holds one critic for each cost along its first axis.
     """
 
     def values(obs: Float[Array, "rows obs"]) -> Float[Array, "rows k"]:
         reward_value = jax.vmap(critic)(obs)
         cost_value = jax.vmap(lambda one: jax.vmap(one)(obs), out_axes=1)(cost_critic)
-        return jnp.concatenate([reward_value[:, None], _bounded(cost_value, cost_bound)], axis=1)
+        return jnp.concatenate(
+            [bounded(reward_value, bounds)[:, None], bounded(cost_value, cost_bounds)], axis=1
+        )
 
     valid = steps.valid
     # A trajectory that padding follows has ended, whoever forgot to say so.
@@ -109,14 +136,10 @@ def estimate(
         act=act,
         advantage=jnp.where(valid, advantage, 0.0),
         cost_advantage=jnp.where(row, cost_advantage, 0.0),
-        target=jnp.where(valid, advantage + value[..., 0], 0.0),
-        cost_target=jnp.where(row, _bounded(cost_advantage + value[..., 1:], cost_bound), 0.0),
+        target=jnp.where(valid, bounded(advantage + value[..., 0], bounds), 0.0),
+        cost_target=jnp.where(row, bounded(cost_advantage + value[..., 1:], cost_bounds), 0.0),
         valid=valid,
     )
-
-
-def _bounded(value: Float[Array, "*batch"], bound: float | None) -> Float[Array, "*batch"]:
-    return value if bound is None else jnp.clip(value, 0.0, bound)
 
 
 def _next_values(

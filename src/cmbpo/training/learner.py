@@ -126,7 +126,8 @@ def gather(
 ) -> tuple[Samples, BatchValues]:
     """Advantages of real and imagined steps, joined into the batch of one update."""
     s = settings.advantage
-    cost_bound = 1.0 / (1.0 - s.cost_discount) if settings.critic.bound_cost else None
+    bounds = advantage.bounds_of_rewards(parts, discount=s.discount)
+    cost_bounds = (0.0, 1.0 / (1.0 - s.cost_discount)) if settings.critic.bound_cost else None
     estimates = [
         advantage.estimate(
             steps,
@@ -137,15 +138,15 @@ def gather(
             cost_discount=s.cost_discount,
             cost_lam=s.cost_lam,
             terminal_cost_steps=s.terminal_cost_steps,
-            cost_bound=cost_bound,
+            bounds=bounds,
+            cost_bounds=cost_bounds,
         )
         for steps in parts
     ]
     samples = join(estimates, settings.batch_size)
     real = parts[0].obs.reshape(-1, parts[0].obs.shape[-1])
     cost_value = jax.vmap(lambda one: jax.vmap(one)(real))(cost_critic)
-    if cost_bound is not None:
-        cost_value = jnp.clip(cost_value, 0.0, cost_bound)
+    cost_value = advantage.bounded(cost_value, cost_bounds)
     seen = parts[0].valid.reshape(1, -1)
     count = samples.valid.sum()
     values = BatchValues(
