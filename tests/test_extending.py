@@ -133,7 +133,7 @@ def test_no_state_beyond_the_trust_region_pulls(focops):
     assert gradient == pytest.approx(-1.0 / focops.TEMPERATURE)
 
 
-@pytest.mark.usefixtures("focops", "compiled_fast")
+@pytest.mark.usefixtures("focops")
 def test_focops_trains_with_its_own_flags_and_goes_on(tmp_path):
     settings = tiny("focops", tmp_path, total_steps=1000, policy__normalise=False)
     folder, _ = loop.run(settings)
