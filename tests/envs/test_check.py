@@ -15,6 +15,8 @@ from cmbpo.settings.schema import EnvSettings
 
 STEPS = 2000
 
+pytestmark = pytest.mark.usefixtures("optimised")
+
 
 class Cart(gymnasium.Env):
     """A cart on a rail with a cost on its speed."""

@@ -5,6 +5,8 @@ import pytest
 
 from cmbpo.envs.cost_predictability import average_precision, predictability
 
+pytestmark = pytest.mark.usefixtures("optimised")
+
 
 def test_average_precision_is_its_definition():
     random = np.random.default_rng(0)
