@@ -121,7 +121,8 @@ DEFAULT = {
     "real_share.max_real": 1000,
     "cost_estimate.source": "larger",
     "cost_estimate.time_constant": 2.0,
-    "cost_estimate.target": 0.7,
+    # At 0.7 two AntCircles cost 10 per 1000 steps at the end, at 0.5 4 and 7 for nearly the reward.
+    "cost_estimate.target": 0.6,
     "trust_region.step": "steered",
     "trust_region.max_kl": 0.02,
 }
@@ -158,35 +159,7 @@ _BY_HAND = {
     "cost_estimate.target": 0.7,
     "trust_region.step": "barrier",
 }
-"""What the default was built on before there was one table; two tasks still are."""
-
-# Not in the table yet: with it and its own view of cost (0.995, 0.95) four seeds cost 10 to 39 per
-# 1000 steps and earn 780 to 1360 after 500,000 to 700,000 steps, these 8 to 17 and 1840 to 3430.
-# The lane's edge is seconds away and the circle further: a long view of both, longer steps. With
-# γ = 0.99, KL 0.01 and plain units the return was 90 after 500,000 steps, with γ = 0.995, KL 0.02
-# and standard units 1200. Whole episodes cost 18,000 until a return of 2000 within the limit; with
-# short ones first, in units that follow the data (those of the first episodes are too small for the
-# circle) and a view of cost of 200 steps, it is 8,100.
-_ANT_CIRCLE = {
-    **_BY_HAND,
-    **PAPER_EXCEPTIONS["AntCircle"],
-    "total_steps": 2_000_000,
-    "first_episode": 100,
-    "policy.normalise": True,
-    "policy.adapt_units": True,
-    "advantage.discount": 0.995,
-    "advantage.cost_discount": 0.995,
-    "advantage.cost_lam": 0.95,
-    "advantage.terminal_cost_steps": 10.0,
-    "rollout.max_horizon": 40,
-    "real_share.min_real": 2000,
-    "real_share.max_real": 2000,
-    "cost_estimate.target": 0.5,
-    "cost_estimate.time_constant": 1.0,
-    "trust_region.max_kl": 0.02,
-    "trust_region.hysteresis": 1.0,
-    "trust_region.cost_gain": 2.0,
-}
+"""What the default was built on before there was one table; PointCircle still is."""
 
 # What learns the orbit in about 250 updates; real steps are cheap here, updates are not.
 _POINT_CIRCLE = {
@@ -213,15 +186,20 @@ _POINT_CIRCLE = {
 }
 
 DEFAULT_EXCEPTIONS = {
-    "HalfCheetahSafe": {"total_steps": 400_000},
+    # A cheetah cannot fall: 50 whole episodes at 3000 after 97,000 and 103,000 steps, with 1.03
+    # after 231,000 and 259,000. Ants need the time: with 1.1 two AntCircles earned 1080 and 260 per
+    # 1000 steps at 250,000, with 1.03 2130 and 1250.
+    "HalfCheetahSafe": {"total_steps": 400_000, "episode_growth": 1.1},
     # σ = 0.37 makes an ant fall before it can walk.
     "AntSafe": {"policy.log_std": -2.5},
-    "AntCircle": _ANT_CIRCLE,
+    # The first episodes' units are too small for the circle; a cheetah learns slower in units that
+    # move.
+    "AntCircle": {"policy.adapt_units": True},
     "PointCircle": _POINT_CIRCLE,
 }
 
 PRESETS = {
-    "default": (DEFAULT, DEFAULT_EXCEPTIONS, {}),
+    "default": (DEFAULT, DEFAULT_EXCEPTIONS, {"policy.adapt_units": True}),
     "paper": (PAPER, PAPER_EXCEPTIONS, {}),
 }
 """By name: the table for every robot, what single tasks change in it, and what one's own does."""
