@@ -283,6 +283,17 @@ def test_no_state_is_imagined_farther_than_eight_deviations_from_the_data():
     np.testing.assert_allclose(moved(ensemble, obs, delta), expected)
 
 
+def test_one_impact_does_not_rule_the_hold_out_error(fitted):
+    archive, ensemble, opt_state, report = fitted
+    held, _ = holdout_rows(archive)
+    struck = archive.next_obs.at[held[0], 1].add(1000.0)
+    struck = eqx.tree_at(lambda a: a.next_obs, archive, struck)
+    # Unbounded it is 39 deviations away, which alone makes a mean square of 1.3.
+    _, _, later = fit(ensemble, opt_state, struck, max_epochs=3, key=jax.random.key(3))
+    rest, alone = float(report.holdout_error.max()), 8.0**2 / (N_OBS + 1) / 300
+    assert float(later.holdout_error.max()) < rest + 2 * alone
+
+
 def test_a_batch_goes_through_a_network_as_its_rows_do():
     net = one_network(untrained())
     x = jax.random.normal(jax.random.key(0), (20, N_OBS + N_ACT))

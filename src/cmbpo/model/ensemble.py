@@ -16,7 +16,7 @@ MOST_GROWTH = 2.0
 """Most that a scale may change when the units of the data do: weights on what was constant so far
 mean nothing yet and must not blow up."""
 FARTHEST = 8.0
-"""Standard deviations of the data beyond which no imagined state lies."""
+"""Standard deviations of the data beyond which no imagined state lies, and no target of a fit."""
 
 
 class Prediction(eqx.Module):
@@ -253,6 +253,8 @@ def _fit_data(ensemble: Ensemble, archive: Archive) -> tuple[Ensemble, _FitData]
     filled = jnp.arange(archive.capacity) < archive.size
     ensemble = renormalise(ensemble, statistics(x, filled), statistics(y, filled))
     x, y = jax.vmap(ensemble.input)(x), jax.vmap(ensemble.target)(y)
+    # One impact in thousands of steps, 60 deviations away, would rule the loss and the hold-out.
+    y = jnp.clip(y, -FARTHEST, FARTHEST)
     held, is_held = holdout_rows(archive)
     return ensemble, _FitData(x, y, x[held], y[held], is_held)
 

@@ -29,7 +29,7 @@ ABLATIONS = {
         {
             "real_share.rule": "constant",
             "real_share.first_alpha": 0.05,
-            "real_share.min_real": 1000,
+            "real_share.min_real": 500,
             "real_share.max_real": 50_000,
         },
         by_task={"AntCircle": {"real_share.first_alpha": 0.03}},
