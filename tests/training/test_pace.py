@@ -71,7 +71,8 @@ def simulated(settings, *, other: float, per_row: float) -> float:
     for update in range(1, 10_000):
         steps, fresh = steps + 1000, fresh + 1000
         took = other
-        if fresh >= settings.ensemble.fit_every:
+        due = settings.ensemble.fit_growth * (min(steps, settings.archive_size) - fresh)
+        if fresh >= min(settings.ensemble.fit_every, due or steps):
             rows = min(steps, settings.archive_size)
             epochs = max(settings.ensemble.epochs, settings.ensemble.fit_rows // rows)
             took += per_row * epochs * rows
@@ -85,10 +86,11 @@ def simulated(settings, *, other: float, per_row: float) -> float:
 @pytest.mark.parametrize("fit_every", [1000, 4000])
 @pytest.mark.parametrize("total", [60_000, 600_000])
 @pytest.mark.parametrize("fit_rows", [0, 400_000])
-def test_fits_are_foreseen_by_the_rows_that_they_pass(clock, fit_every, total, fit_rows):
+@pytest.mark.parametrize("growth", [0.0, 0.08])
+def test_fits_are_foreseen_by_the_rows_that_they_pass(clock, fit_every, total, fit_rows, growth):
     """Though none may lie in the second update; networks that stop early make no epoch cheap."""
     changes = {"ensemble.fit_every": fit_every, "ensemble.epochs": 4, "archive_size": 80_000}
-    changes["ensemble.fit_rows"] = fit_rows
+    changes |= {"ensemble.fit_rows": fit_rows, "ensemble.fit_growth": growth}
     settings = tiny("cmbpo", total_steps=total, initial_steps=20_000, **changes)
     forecast, per_row = Forecast(settings), 1e-5
     for done in (0, 1, 3, 7, 15, 31, 63, 127, 200):

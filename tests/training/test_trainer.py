@@ -114,6 +114,18 @@ def test_a_fit_has_epochs_for_its_rows():
     assert [float(trainer.step()[columns.FIT_EPOCHS]) for _ in range(3)] == [3.0, 2.0, 1.0]
 
 
+def test_the_model_is_fitted_again_once_its_data_grew_by_a_share():
+    """100 new steps are half of the first 200, but only a third of the next 300."""
+    trainer = made(tiny("cmbpo", ensemble__fit_every=10_000, ensemble__fit_growth=0.4))
+    trainer.warm_up(epochs=1)
+    unfitted = []
+    for _ in range(3):
+        trainer.step()
+        assert trainer.learner.model is not None
+        unfitted.append(int(trainer.learner.model.fresh))
+    assert unfitted == [0, REAL, 0]
+
+
 def test_what_imagines_nothing_has_no_phases_of_a_model():
     trainer = made(tiny("trpo", policy__normalise=False))
     trainer.step()

@@ -113,13 +113,20 @@ class EnsembleSettings(Group):
     """Rows that a fit passes in all its epochs, at most, where these are more than `epochs`: a
     small archive is passed more often."""
     fit_every: Count = 1000
-    """New real steps after which the ensemble is fitted again."""
+    """New real steps after which the ensemble is fitted again, at the latest."""
+    fit_growth: Fraction = 0.0
+    """Share by which the archive has to grow until then, where that is sooner; 0: it never is."""
 
     def __post_init__(self) -> None:
         """Check the values, also against each other."""
         super().__post_init__()
         few = self.elites <= self.members
         _require(few, "ensemble.elites", self.elites, f"1 to members = {self.members}")
+
+    def until_due(self, rows: int, *, least: int) -> int:
+        """New steps until the next fit, after one to so many rows; at least those of an update."""
+        sooner = int(self.fit_growth * rows) if self.fit_growth > 0.0 else self.fit_every
+        return min(self.fit_every, max(sooner, least))
 
     def most_epochs(self, rows: int) -> int:
         """Most epochs of a fit, after the first, to so many rows: max(epochs, ⌊fit_rows/rows⌋)."""

@@ -206,10 +206,12 @@ def run_operations(settings: TrainSettings, task: Task) -> tuple[float, float]:
 
 def fitted_rows(settings: TrainSettings, *, since: int) -> int:
     """Rows that the fits from a step on pass, in all their epochs: the archive grows until full."""
-    s, full = settings.ensemble, settings.archive_size
-    growing = range(since, min(settings.total_steps, full), s.fit_every)
-    others = len(range(since, settings.total_steps, s.fit_every)) - len(growing)
-    return sum(s.most_epochs(n) * n for n in growing) + others * s.most_epochs(full) * full
+    s, at, passed = settings.ensemble, since, 0
+    while at < settings.total_steps:
+        rows = min(at, settings.archive_size)
+        passed += s.most_epochs(rows) * rows
+        at += s.until_due(rows, least=settings.real_share.min_real)
+    return passed
 
 
 def weights(*widths: int) -> int:

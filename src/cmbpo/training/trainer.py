@@ -262,8 +262,9 @@ class Trainer:
         self._gone = model.next_to_go(world, real)
         world = model.remember(world, real, self.learner.policy, self.update + 1)
         self._set(model=world)
-        if int(world.fresh) >= s.fit_every:
-            epochs = s.most_epochs(int(world.archive.size))
+        rows, fresh = int(world.archive.size), int(world.fresh)
+        if fresh >= s.until_due(rows - fresh, least=1):
+            epochs = s.most_epochs(rows)
             world = model.fit_models(world, self.static, epochs=epochs, key=key)
         self._set(model=jax.block_until_ready(world))
         return world
