@@ -21,7 +21,7 @@ from cmbpo.report.drawing.axes import Axis, short, spanning
 from cmbpo.report.drawing.panel import mean_of_seeds, spread
 from cmbpo.report.inside import promises
 from cmbpo.report.learning import learning
-from cmbpo.report.read import collect
+from cmbpo.report.reading.read import collect
 from cmbpo.report.safety import safety
 from cmbpo.report.statistics import bootstrap_interval, middle_interval
 from cmbpo.runs.tables import CsvTable

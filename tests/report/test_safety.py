@@ -7,7 +7,7 @@ import pytest
 
 from cmbpo import report
 from cmbpo.report import tables
-from cmbpo.report.read import collect
+from cmbpo.report.reading.read import collect
 from cmbpo.report.safety import safety
 from cmbpo.runs.tables import CsvTable
 from tests.report.test_report import ant, fake

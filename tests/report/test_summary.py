@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from cmbpo import report
-from cmbpo.report.read import collect
+from cmbpo.report.reading.read import collect
 from cmbpo.report.summary import markdown, summary
 from cmbpo.settings.presets import preset
 from tests.report.test_report import ant, fake, moved

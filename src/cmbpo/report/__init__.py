@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from cmbpo import streams
-from cmbpo.report import inside, learning, page, summary
+from cmbpo.report import claims, inside, learning, page, summary
 from cmbpo.report.arms import arms
 from cmbpo.report.drawing import figures
 from cmbpo.report.drawing.panel import Panel
 from cmbpo.report.drawing.table import Table
-from cmbpo.report.read import Collection, collect, not_shown
+from cmbpo.report.reading.read import Collection, collect, not_shown
 
 SECTIONS = {
     "learning": learning.learning,
@@ -33,9 +33,10 @@ def write(
     out: Path,
     watch: Callable[[str, float], None] = lambda what, share: None,
 ) -> Path:
-    """Write `report.html`, which needs no other file, `summary.md` and `figures/` into `out`.
+    """Write `report.html`, which needs no other file, two tables and `figures/` into `out`.
 
-    The figures are PNG and PDF; the summary is one table, of the tasks of Table I if there are any.
+    The figures are PNG and PDF; the tables, `summary.md` and `claims.md`, are of the tasks of Table
+    I, if there are any.
     `watch` is told how much of it is read, and then drawn.
     """
     if not places:
@@ -48,8 +49,9 @@ def write(
         out.mkdir(parents=True, exist_ok=True)
         path = out / "report.html"
         _write(path, new.page)
-        if new.summary.rows:
-            _write(out / "summary.md", summary.markdown(new.summary))
+        for name, table in new.tables.items():
+            if table.rows:
+                _write(out / f"{name}.md", summary.markdown(table))
         drawn = {name: rows for name, rows in new.panels.items() if rows}
         if (out / "figures").is_symlink():
             raise ValueError(f"{out / 'figures'} is a symbolic link; allowed: a folder, or nothing")
@@ -74,7 +76,7 @@ class Made(NamedTuple):
     """What is to be written."""
 
     page: str
-    summary: Table
+    tables: dict[str, Table]
     panels: dict[str, dict[str, list[Panel]]]
 
 
@@ -89,7 +91,8 @@ def made(shown: Collection) -> Made:
 
 def _attempt(shown: Collection) -> Made:
     panels = _panels(shown)
-    return Made(page.page(shown, panels), summary.summary(shown), panels)
+    tables = {"summary": summary.summary(shown), "claims": claims.claims(shown)}
+    return Made(page.page(shown, panels), tables, panels)
 
 
 def _leave_out_what_fails(shown: Collection) -> None:

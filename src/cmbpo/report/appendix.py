@@ -3,7 +3,7 @@
 from cmbpo import columns
 from cmbpo.report.arms import INCIDENTAL, text
 from cmbpo.report.drawing.table import Table
-from cmbpo.report.read import Collection
+from cmbpo.report.reading.read import Collection
 
 
 def settings(shown: Collection) -> Table | None:

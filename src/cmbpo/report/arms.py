@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from cmbpo.report.recorded import Recorded, flat
+from cmbpo.report.reading.recorded import Recorded, flat
 from cmbpo.settings.arms import ABLATIONS
 from cmbpo.settings.overrides import short, spelt
 from cmbpo.settings.presets import preset as make_preset

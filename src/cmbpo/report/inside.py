@@ -17,7 +17,7 @@ from cmbpo.report.drawing.panel import (
     steps_axis,
     stretches,
 )
-from cmbpo.report.recorded import Recorded
+from cmbpo.report.reading.recorded import Recorded
 
 MODEL: tuple[tuple[str, str, Kind], ...] = (
     (columns.ALPHA, "α, share of real samples", "linear"),

@@ -20,7 +20,7 @@ from cmbpo.report.drawing.panel import (
     thin_out,
 )
 from cmbpo.report.paper import TABLE_I
-from cmbpo.report.recorded import Recorded
+from cmbpo.report.reading.recorded import Recorded
 from cmbpo.report.statistics import WINDOW, interquartile_mean, middle_interval
 from cmbpo.runs.curves import running_mean
 

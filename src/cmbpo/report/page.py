@@ -11,7 +11,7 @@ from cmbpo.report.drawing import colours, svg
 from cmbpo.report.drawing.panel import Panel
 from cmbpo.report.drawing.table import draw
 from cmbpo.report.paper import TABLE_I
-from cmbpo.report.read import Collection
+from cmbpo.report.reading.read import Collection
 from cmbpo.report.safety import safety
 from cmbpo.report.statistics import AFTERWARDS
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cmbpo import columns
-from cmbpo.report.recorded import Recorded
+from cmbpo.report.reading.recorded import Recorded
 from cmbpo.report.statistics import AFTERWARDS, Excess, cost_rate, excess, whole, within
 from cmbpo.runs.tail_cost import tail_mean
 

@@ -208,6 +208,7 @@ def crossing(
     limit: float,
     num_envs: int,
     horizon: float,
+    window: int = WINDOW,
 ) -> Crossing:
     """Table I's measure for one run, with the cost and return of the steps that follow.
 
@@ -223,7 +224,7 @@ def crossing(
         episodes[columns.EPISODE_LENGTH],
     )
     uncut = whole(episodes, horizon=horizon)
-    last = first_window(returns, cost, length, uncut, level=level, limit=limit)
+    last = first_window(returns, cost, length, uncut, level=level, limit=limit, window=window)
     if last is None:
         return Crossing(False, end, float(cumulative_cost[-1]))
     at = float(episodes[columns.EPISODE_ENV_STEPS][last])

@@ -8,8 +8,8 @@ from cmbpo.report import tables
 from cmbpo.report.arms import ArmRuns
 from cmbpo.report.drawing.table import Table
 from cmbpo.report.paper import TABLE_I
-from cmbpo.report.read import Collection
-from cmbpo.report.recorded import Recorded
+from cmbpo.report.reading.read import Collection
+from cmbpo.report.reading.recorded import Recorded
 from cmbpo.report.safety import safety
 from cmbpo.report.statistics import AFTERWARDS, Crossing, interquartile_mean
 from cmbpo.runs.tail_cost import NAME
@@ -52,7 +52,7 @@ def _row(arm: ArmRuns, task: str) -> list[str]:
     printed = TABLE_I[task].cost.get(arm.algo)
     afterwards = [(seed.next_return, seed.next_cost) for seed in there if seed.next_steps > 0]
     ends = [
-        _cost_to_the_end(run, seed) for run, seed in zip(runs, seeds, strict=True) if seed.reached
+        cost_to_the_end(run, seed) for run, seed in zip(runs, seeds, strict=True) if seed.reached
     ]
     return [
         f"{task}, {TABLE_I[task].level:.0f}",
@@ -69,7 +69,7 @@ def _row(arm: ArmRuns, task: str) -> list[str]:
     ]
 
 
-def _cost_to_the_end(run: Recorded, seed: Crossing) -> float:
+def cost_to_the_end(run: Recorded, seed: Crossing) -> float:
     """Cost per 1000 of all steps after the crossing; not a number where none followed."""
     end = float(run.steps[-1])
     spent = float(run.cumulative_cost[-1]) - seed.cumulative_cost

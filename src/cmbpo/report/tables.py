@@ -8,10 +8,11 @@ from cmbpo import columns
 from cmbpo.report.arms import ArmRuns, label_of
 from cmbpo.report.drawing.table import Table
 from cmbpo.report.paper import LIMIT, TABLE_I
-from cmbpo.report.read import Collection
+from cmbpo.report.reading.read import Collection
 from cmbpo.report.safety import Safety, safety
 from cmbpo.report.statistics import (
     AFTERWARDS,
+    WINDOW,
     Crossing,
     Interval,
     censored_median,
@@ -25,7 +26,7 @@ from cmbpo.runs.tail_cost import NAME
 from cmbpo.settings.registry import ALGORITHMS
 
 
-def crossings(arm: ArmRuns, task: str) -> list[Crossing]:
+def crossings(arm: ArmRuns, task: str, *, window: int = WINDOW) -> list[Crossing]:
     """Table I's measure for every seed of an arm."""
     return [
         crossing(
@@ -36,6 +37,7 @@ def crossings(arm: ArmRuns, task: str) -> list[Crossing]:
             limit=LIMIT,
             num_envs=run.num_envs,
             horizon=run.horizon,
+            window=window,
         )
         for run in arm.runs.get(task, [])
     ]

@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cmbpo.report import packed
-from cmbpo.report.read import collect
+from cmbpo.report.reading import packed
+from cmbpo.report.reading.read import collect
 from tests.report.test_report import ant, command, fake
 
-RESULTS = Path(__file__).resolve().parents[2] / "results"
+RESULTS = Path(__file__).resolve().parents[3] / "results"
 
 
 def pack(folder: Path, archive: Path) -> Path:

@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from cmbpo import report
-from cmbpo.report import read, tables
+from cmbpo.report import tables
 from cmbpo.report.drawing import figures
-from cmbpo.report.read import collect
+from cmbpo.report.reading import read
+from cmbpo.report.reading.read import collect
 from tests.report.test_report import ant, fake
 
 VALUES = [

@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 
 from cmbpo import columns
-from cmbpo.report import packed, soundness
 from cmbpo.report.arms import ArmRuns, arms
-from cmbpo.report.recorded import Recorded
+from cmbpo.report.reading import packed, soundness
+from cmbpo.report.reading.recorded import Recorded
 from cmbpo.runs.config import read_config
 from cmbpo.runs.tables import examine
 from cmbpo.settings.registry import TASKS

@@ -10,7 +10,7 @@ import numpy as np
 
 from cmbpo import columns
 from cmbpo.report.arms import text
-from cmbpo.report.recorded import Recorded
+from cmbpo.report.reading.recorded import Recorded
 
 MOST_STEPS = 1e11
 """Environment steps of a run."""
