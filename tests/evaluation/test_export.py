@@ -52,11 +52,11 @@ def trained(folder, env_id):
         log_dir=str(folder),
         cost_limit=(5.0,),
         env=EnvSettings(horizon=9) if env_id == "Kettle-v0" else EnvSettings(),
-        policy=PolicySettings(hidden=(16, 8), last_layer_scale=3.0),
+        policy=PolicySettings(hidden=(16, 8), last_layer_scale=1.0),
     )
     p = settings.policy
     key = jax.random.key(3)
-    policy = Policy(4, 2, hidden=p.hidden, log_std=-1.0, last_layer_scale=3.0, key=key)
+    policy = Policy(4, 2, hidden=p.hidden, log_std=-1.0, last_layer_scale=1.0, key=key)
     moved = Normaliser(jnp.array([1.0, -2.0, 0.5, 0.0]), jnp.array([0.5, 3.0, 1.0, 10.0]))
     policy = eqx.tree_at(lambda q: q.normaliser, policy, moved)
     with Run.create(settings) as run:
