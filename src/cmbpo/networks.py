@@ -25,7 +25,8 @@ class Linear(eqx.Module):
 
     def __call__(self, x: Float[Array, " n_in"]) -> Float[Array, " n_out"]:
         """Wx + b."""
-        return self.weight @ x + self.bias
+        # As x Wᵀ: of a batch the result then lies row by row, and nothing is transposed.
+        return x @ self.weight.T + self.bias
 
 
 class Mlp(eqx.Module):
