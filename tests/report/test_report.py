@@ -548,6 +548,20 @@ def test_the_figures_are_also_files(made):
     assert (made / "figures" / "learning.pdf").read_bytes().startswith(b"%PDF")
 
 
+def test_tasks_that_table_i_does_not_have_are_in_pictures_of_their_own(tmp_path):
+    fake(tmp_path / "ant", ant())
+    fake(tmp_path / "robot", ant())
+    moved(tmp_path / "robot", "examples.velocity:Robot-v0")
+    both = collect([tmp_path])
+    tasks = {
+        name: [*rows] for name, rows in report.pictures(both, report.made(both).panels).items()
+    }
+    assert tasks["learning"] == ["AntSafe"]
+    assert tasks["learning-others"] == ["Robot"]
+    alone = collect([tmp_path / "robot"])
+    assert [*report.pictures(alone, report.made(alone).panels)["learning"]] == ["Robot"]
+
+
 def test_the_page_points_to_nothing_outside(made):
     text = (made / "report.html").read_text()
     assert "default-src 'none'" in text

@@ -1,7 +1,7 @@
 """`cmbpo report`: one page, and figures for a paper, from the folders of runs."""
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -12,6 +12,7 @@ from cmbpo.report.arms import arms
 from cmbpo.report.drawing import figures
 from cmbpo.report.drawing.panel import Panel
 from cmbpo.report.drawing.table import Table
+from cmbpo.report.paper import TABLE_I
 from cmbpo.report.reading.read import Collection, collect, not_shown
 
 SECTIONS = {
@@ -35,8 +36,8 @@ def write(
 ) -> Path:
     """Write `report.html`, which needs no other file, two tables and `figures/` into `out`.
 
-    The figures are PNG and PDF; the tables, `summary.md` and `claims.md`, are of the tasks of Table
-    I, if there are any.
+    The figures are PNG and PDF, with tasks that are not in Table I in pictures of their own; the
+    tables, `summary.md` and `claims.md`, are of the tasks of Table I, if there are any.
     `watch` is told how much of it is read, and then drawn.
     """
     if not places:
@@ -52,7 +53,7 @@ def write(
         for name, table in new.tables.items():
             if table.rows:
                 _write(out / f"{name}.md", summary.markdown(table))
-        drawn = {name: rows for name, rows in new.panels.items() if rows}
+        drawn = pictures(shown, new.panels)
         if (out / "figures").is_symlink():
             raise ValueError(f"{out / 'figures'} is a symbolic link; allowed: a folder, or nothing")
         if drawn:
@@ -70,6 +71,19 @@ def main(places: Sequence[Path], out: Path) -> None:
     with streams.bars(READING, DRAWING) as watch:
         path = write(places, out, watch)
     print(path)
+
+
+def pictures(
+    shown: Collection, panels: Mapping[str, Mapping[str, list[Panel]]]
+) -> dict[str, dict[str, list[Panel]]]:
+    """Rows of each picture: beside tasks of Table I, which a reader looks for, others are apart."""
+    known = {shown.title(task) for task in shown.tasks if task in TABLE_I}
+    drawn: dict[str, dict[str, list[Panel]]] = {}
+    for name, rows in panels.items():
+        for task, row in rows.items():
+            apart = known and task not in known
+            drawn.setdefault(f"{name}-others" if apart else name, {})[task] = row
+    return drawn
 
 
 class Made(NamedTuple):
