@@ -66,5 +66,6 @@ def test_the_document_quotes_the_table_of_all_reported_runs():
 
 
 def test_the_document_of_results_is_short():
-    lines = (ROOT / "docs" / "results.md").read_text(encoding="utf-8").splitlines()
-    assert len(lines) <= 120
+    document = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
+    written = [line for line in document.splitlines() if not line.startswith("| ")]
+    assert len(written) <= 85, "without the rows of its tables"
