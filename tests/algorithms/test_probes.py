@@ -100,7 +100,7 @@ def with_steering(policy, control):
     cost = costs(policy)
     aim = jnp.asarray(LIMIT[cost.size], cost.dtype)
     control, share = steer(control, measured=cost, spent=cost, episodes=jnp.full((), 60.0), aim=aim)
-    return steered_step(policy, samples(policy), share, aim, REGION)[0], control
+    return steered_step(policy, samples(policy), share, aim - cost, aim, REGION)[0], control
 
 
 def with_trpo(policy, state):
@@ -223,8 +223,11 @@ def test_without_constraints_the_limit_is_passed():
     assert (cost[:, -1] > 10.0 * LIMIT[1]).all()
 
 
-@pytest.mark.parametrize("update", [with_cpo, with_barrier, with_steering])
-def test_a_safe_policy_stays_safe_on_its_way(update):
+@pytest.mark.parametrize(
+    ("update", "passed_by"), [(with_cpo, 1.03), (with_barrier, 1.03), (with_steering, 1.05)]
+)
+def test_a_safe_policy_stays_safe_on_its_way(update, passed_by):
+    """Steered, the mean over time is the limit: what was saved on the way is spent, slowly."""
     start = jnp.array([[0.0], [0.5]])
     _, _, cost = improve(update, start, updates=60)
-    assert (cost <= LIMIT[1] * 1.03).all()
+    assert (cost <= LIMIT[1] * passed_by).all()

@@ -177,7 +177,9 @@ def test_some_rows_are_enough_for_the_fisher_matrix():
 @pytest.mark.parametrize("share", [0.02, 0.5])
 def test_a_steered_step_lowers_the_cost_by_its_share_of_what_the_region_holds(share):
     policy, samples = setting()
-    _, report = run_steered(policy, samples, jnp.array([share]), jnp.array([7.0]))
+    room, aim = jnp.array([1.0]), jnp.array([7.0])
+    _, used, report = run_steered(policy, samples, jnp.array([share]), room, aim)
+    assert float(used[0]) == pytest.approx(share)
     reach = np.sqrt(2.0 * MAX_KL * np.asarray(report.s))
     assert bool(report.accepted)
     np.testing.assert_allclose(report.cost_change, -share * reach, rtol=0.2, atol=0.02 * reach[0])
@@ -188,7 +190,25 @@ def test_a_cost_that_no_step_changes_by_anything_shortens_none():
     policy, samples = setting()
     noise = 1e-6 * jax.random.normal(jax.random.key(5), (ROWS, 1))
     free = eqx.tree_at(lambda s: s.cost_advantage, samples, noise)
-    _, report = run_steered(policy, free, jnp.array([0.02]), jnp.array([7.0]))
+    room, aim = jnp.array([0.0]), jnp.array([7.0])
+    _, _, report = run_steered(policy, free, jnp.array([0.02]), room, aim)
     _, trpo = run_trpo(policy, samples)
     assert float(report.kl) == pytest.approx(float(trpo.kl), rel=0.05)
     assert float(report.reward_change) == pytest.approx(float(trpo.reward_change), rel=0.05)
+
+
+@pytest.mark.parametrize("n_cost", [1, 2])
+def test_a_cost_that_three_whole_steps_leave_below_its_aim_binds_nothing(n_cost):
+    policy, samples = setting(n_cost=n_cost)
+    share, aim = jnp.full(n_cost, 0.3), jnp.full(n_cost, 1000.0)
+    _, _, report = run_steered(policy, samples, share, jnp.zeros(n_cost), aim)
+    reach = jnp.sqrt(2.0 * MAX_KL * report.s)
+    near = 2.9 * reach
+    far = near.at[0].set(3.1 * reach[0])
+    _, held, _ = run_steered(policy, samples, share, near, aim)
+    np.testing.assert_array_equal(held, share)
+    new, used, _ = run_steered(policy, samples, share, far, aim)
+    np.testing.assert_array_equal(used, share.at[0].set(-1.0))
+    if n_cost == 1:
+        plain, _ = run_trpo(policy, samples)
+        np.testing.assert_allclose(flatten(new)[0], flatten(plain)[0], rtol=1e-4, atol=1e-5)

@@ -53,7 +53,11 @@ def improve(
             episodes=constraint.episodes,
             aim=constraint.target,
         )
-        policy, report = steered_step(policy, samples, share, constraint.target, in_region)
+        # Above 0 the integral answers for costs that were paid, whatever J_c is just now.
+        room = jnp.where(state.integral <= 0.0, -constraint.excess, 0.0)
+        policy, share, report = steered_step(
+            policy, samples, share, room, constraint.target, in_region
+        )
         return policy, state, replace(by_trust_region(report), share=share)
     policy, state, report = barrier_step(
         policy,

@@ -28,6 +28,9 @@ MIN_SLACK = 0.05
 forbid every step."""
 NEGLIGIBLE = 0.01
 """Rise of a cost that no step is shortened for, as a share of what is aimed at."""
+LAG = 3.0
+"""Updates that a cost may go on rising before its estimate shows it: as many whole steps have to
+fit below the aim before a step is free of that cost."""
 BARRIER_WEIGHT = 0.1
 """Weight of the logarithmic barrier in the divergence of the barrier step."""
 
@@ -162,9 +165,10 @@ def steered_step(
     policy: Policy,
     samples: Samples,
     share: Float[Array, " cost"],
+    room: Float[Array, " cost"],
     aim: Float[Array, " cost"],
     region: Region,
-) -> tuple[Policy, TrustRegionReport]:
+) -> tuple[Policy, Float[Array, " cost"], TrustRegionReport]:
     """The most reward of a step that lowers each cost by a share φ of what the region holds.
 
         max gᵀx over ½ xᵀFx ≤ δ and bᵢᵀx ≤ −φᵢ √(2δ sᵢᵢ)
@@ -172,19 +176,23 @@ def steered_step(
     At φ = 1 it is a recovery, at −1 unconstrained. In between, where g and b are at right angles,
     the reward keeps √(1 − φ²) of its step: half of a recovery costs an eighth of the reward, where
     a recovery every other update costs half. No step that has to lower a cost may raise it, but for
-    a hundredth of the `aim`: before there is any cost, its gradient is rounding error.
+    a hundredth of the `aim`: before there is any cost, its gradient is rounding error. A cost so
+    far below its aim (by `room`) that `LAG` whole steps could not bring it there binds nothing:
+    φ = −1. Also the φ of each cost that the step was made with.
     """
     with jax.default_matmul_precision("highest"):
         local = _local(policy, samples, region, constrained=True)
         reach = jnp.sqrt(2.0 * region.max_kl * jnp.maximum(jnp.diag(local.products.s), TINY))
+        share = jnp.where(LAG * reach <= room, -1.0, share)
         direction = cpo_direction(local.products, share * reach, max_kl=region.max_kl)
-        room = jnp.maximum(-share * reach, NEGLIGIBLE * aim)
+        most = jnp.maximum(-share * reach, NEGLIGIBLE * aim)
 
         def acceptable(new: PredictedChange) -> Bool[Array, ""]:
             earns = (new.reward >= 0.0) | jnp.any(share > 0.0)
-            return (new.kl <= region.max_kl) & earns & jnp.all(new.cost <= room)
+            return (new.kl <= region.max_kl) & earns & jnp.all(new.cost <= most)
 
-        return _search(local, direction, acceptable, region)
+        policy, report = _search(local, direction, acceptable, region)
+        return policy, share, report
 
 
 @dataclass(frozen=True)
