@@ -138,6 +138,9 @@ class EvaluateCommand:
     """Seed of the episodes; far from those of training."""
     video: str | None = None
     """File (.mp4 or .gif) for a film of one deterministic episode."""
+    out: str | None = None
+    """File (.json) for return, cost and length of each episode; a report reads
+    RUN/evaluation.json."""
     best: bool = False
     """Take the policy that earned most within the limit instead of the newest."""
     trust: bool = False
@@ -157,6 +160,7 @@ def evaluate(args: list[str]) -> None:
         episodes=command.episodes,
         seed=command.seed,
         video=None if command.video is None else Path(command.video),
+        out=None if command.out is None else Path(command.out),
         best=command.best,
         trusted=command.trust,
     )

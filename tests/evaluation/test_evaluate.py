@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from cmbpo.envs.find import find_task
 from cmbpo.envs.simulator import Simulator
 from cmbpo.evaluation import evaluate as evaluation
+from cmbpo.evaluation import evaluated
 from cmbpo.evaluation.evaluate import act, estimate, evaluate, load_policy, run_episodes
 from cmbpo.networks import Policy
 from cmbpo.runs.errors import RunError
@@ -209,6 +211,30 @@ def test_the_command_prints_both_kinds_side_by_side(folder, capsys):
     assert "deterministic" in printed
     assert "stochastic" in printed
     assert "(limit 10)" in printed
+
+
+def test_the_episodes_can_be_kept(policy, tmp_path):
+    folder = saved(policy, tmp_path, PolicySettings(hidden=(8,)))
+    with Run.resume(folder) as run:
+        run.save_best(policy, {"update": 1, "env_steps": 900, "return": 2.0, "cost": [3.0]})
+    path = folder / evaluated.FILE
+    evaluation.main(folder, episodes=3, seed=5, out=path, best=True)
+    kept = evaluated.read(path)
+    run = Run.open(folder)
+    expected = evaluate(policy, find_task(run.settings), episodes=3, seed=5)
+    assert kept.env_steps == 900
+    assert kept.cost_limits == (10.0,)
+    for kind in evaluated.KINDS:
+        there, here = getattr(kept, kind), getattr(expected, kind)
+        np.testing.assert_allclose(there.returns, here.returns, rtol=1e-6)
+        np.testing.assert_array_equal(there.costs, here.costs)
+        np.testing.assert_array_equal(there.lengths, here.lengths)
+
+
+def test_a_place_that_is_another_file_is_refused_before_any_episode(folder, capsys):
+    with pytest.raises(ValueError, match="is no evaluation"):
+        evaluation.main(folder, episodes=2, seed=5, out=folder / "config.json")
+    assert capsys.readouterr().out == ""
 
 
 def test_how_far_the_episodes_are_is_told_until_they_are_done(policy):

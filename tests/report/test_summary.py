@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from cmbpo import report
+from cmbpo.report.drawing.table import Table
 from cmbpo.report.reading.read import collect
 from cmbpo.report.summary import markdown, summary
 from cmbpo.settings.presets import preset
@@ -69,3 +70,8 @@ def test_the_document_of_results_is_short():
     document = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
     written = [line for line in document.splitlines() if not line.startswith("| ")]
     assert len(written) <= 85, "without the rows of its tables"
+
+
+def test_a_part_of_a_table_is_named_once():
+    table = Table(["task", "arm"], [["A", "x"], ["A", "y"], ["B", "z"]], words=2, parted=True)
+    assert markdown(table).splitlines()[2:] == ["| A | x |", "|  | y |", "| B | z |"]

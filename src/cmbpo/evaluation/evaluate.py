@@ -11,7 +11,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Float
 from rich.console import Console
 from rich.table import Table
 from scipy.special import stdtrit
@@ -19,6 +19,8 @@ from scipy.special import stdtrit
 from cmbpo import streams
 from cmbpo.envs.find import find_task
 from cmbpo.envs.simulator import Simulator
+from cmbpo.evaluation import evaluated
+from cmbpo.evaluation.evaluated import KINDS
 from cmbpo.evaluation.video import check_name, film
 from cmbpo.networks import Actor, Policy, SquashedPolicy
 from cmbpo.runs.errors import RunError
@@ -27,8 +29,6 @@ from cmbpo.runs.tail_cost import NAME, tail_mean
 from cmbpo.settings.registry import ALGORITHMS
 from cmbpo.tasks.task import Task
 
-KINDS = ("deterministic", "stochastic")
-"""Episodes with the mean action, and with drawn ones."""
 COPIES = 128
 """Most episodes that run side by side."""
 
@@ -64,13 +64,10 @@ def estimate(values: Float[np.ndarray, " n"], weights: Float[np.ndarray, " n"]) 
     return Estimate(float(ratio), float(stdtrit(n - 1, 0.975) * spread / math.sqrt(n)))
 
 
-class Episodes(NamedTuple):
-    """Whole episodes."""
+class Episodes(evaluated.Episodes):
+    """Whole episodes, and what they say of a policy."""
 
-    returns: Float[np.ndarray, " n"]
-    costs: Float[np.ndarray, "n cost"]
-    lengths: Int[np.ndarray, " n"]
-    terminated: Bool[np.ndarray, " n"]
+    __slots__ = ()
 
     def mean_return(self) -> Estimate:
         """Return of an episode."""
@@ -276,15 +273,20 @@ def main(
     episodes: int,
     seed: int,
     video: Path | None = None,
+    out: Path | None = None,
     best: bool = False,
     trusted: bool = False,
 ) -> None:
     """Evaluate a run folder and print the result; with `video`, film one deterministic episode.
 
+    With `out`, the return, cost and length of every episode are written there.
+
     The module of an environment that the run names is imported only where it is `trusted`.
     """
     if video is not None:
         check_name(video)
+    if out is not None:
+        evaluated.require_place(out)
     run = Run.open(folder, trusted=trusted)
     task = find_task(run.settings, trusted=trusted)
     policy = load_policy(run, task, best=best)
@@ -304,6 +306,19 @@ def main(
     words = f"{run.folder}: {which}{episodes} episodes of each kind, seed {seed}"
     console.print(words, highlight=False, markup=False)
     console.print(result.table())
+    if out is not None:
+        kept = evaluated.Evaluated(
+            env_steps=run.notes_of_best()["env_steps"] if best else max(run.last_step(), 0),
+            best=best,
+            seed=seed,
+            horizon=task.horizon,
+            cost_names=tuple(task.cost_names),
+            cost_limits=result.cost_limits,
+            deterministic=result.deterministic,
+            stochastic=result.stochastic,
+        )
+        evaluated.write(out, kept)
+        print(f"episodes: {out}")
     if video is not None:
         with streams.bars("video") as watch:
             film(

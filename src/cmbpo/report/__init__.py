@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from cmbpo import streams
-from cmbpo.report import claims, inside, learning, page, summary
+from cmbpo.report import claims, final_policies, inside, learning, page, summary
 from cmbpo.report.arms import arms
 from cmbpo.report.drawing import figures
 from cmbpo.report.drawing.panel import Panel
@@ -34,10 +34,11 @@ def write(
     out: Path,
     watch: Callable[[str, float], None] = lambda what, share: None,
 ) -> Path:
-    """Write `report.html`, which needs no other file, two tables and `figures/` into `out`.
+    """Write `report.html`, which needs no other file, tables and `figures/` into `out`.
 
-    The figures are PNG and PDF, with tasks that are not in Table I in pictures of their own; the
-    tables, `summary.md` and `claims.md`, are of the tasks of Table I, if there are any.
+    The figures are PNG and PDF, with tasks that are not in Table I in pictures of their own. The
+    tables `summary.md` and `claims.md` are of the tasks of Table I, if there are any;
+    `benchmark.md` is of those that others have published numbers of.
     `watch` is told how much of it is read, and then drawn.
     """
     if not places:
@@ -105,7 +106,11 @@ def made(shown: Collection) -> Made:
 
 def _attempt(shown: Collection) -> Made:
     panels = _panels(shown)
-    tables = {"summary": summary.summary(shown), "claims": claims.claims(shown)}
+    tables = {
+        "summary": summary.summary(shown),
+        "claims": claims.claims(shown),
+        "benchmark": final_policies.benchmark(shown),
+    }
     return Made(page.page(shown, panels), tables, panels)
 
 

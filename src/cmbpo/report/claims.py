@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 import numpy as np
-from scipy.special import stdtrit
 
 from cmbpo import columns
 from cmbpo.report import tables
@@ -62,7 +61,7 @@ def _row(arm: ArmRuns, task: str) -> list[str]:
         f"{100 * low:.0f}–{100 * high:.0f} %",
         " / ".join(_median(steps[window], reached[window]) for window in WINDOWS),
         _median([seed.cumulative_cost for seed in deciding], reached[DECIDING]),
-        mean_interval(ends),
+        tables.mean_interval(ends, "{:.1f}".format, least=0.0),
         f"{100 * above:.0f} %" if any(run.limits for run in runs) else "no limit",
         f"{np.mean([_last_quarter(run) for run in runs]):,.0f}",
     ]
@@ -72,15 +71,6 @@ def _median(values: Sequence[float], reached: Sequence[bool]) -> str:
     """The median over seeds; those that did not arrive count as later than all that did."""
     low, high = censored_median(np.array(values), np.array(reached))
     return f"{high:,.0f}" if np.isfinite(high) else f"> {low:,.0f}"
-
-
-def mean_interval(values: Sequence[float]) -> str:
-    """The mean over seeds with Student's 95 % interval, which needs two of them."""
-    known = np.array([value for value in values if np.isfinite(value)])
-    if len(known) < 2:
-        return "–" if len(known) == 0 else f"{known[0]:.1f}"
-    half = stdtrit(len(known) - 1, 0.975) * known.std(ddof=1) / np.sqrt(len(known))
-    return f"{known.mean():.1f} ({max(known.mean() - half, 0.0):.1f}–{known.mean() + half:.1f})"
 
 
 def _last_quarter(run: Recorded) -> float:

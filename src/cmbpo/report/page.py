@@ -10,7 +10,9 @@ from cmbpo.report import appendix, tables
 from cmbpo.report.drawing import colours, svg
 from cmbpo.report.drawing.panel import Panel
 from cmbpo.report.drawing.table import draw
+from cmbpo.report.final_policies import LAST, OF_TRAINING, final_policies
 from cmbpo.report.paper import TABLE_I
+from cmbpo.report.published import PUBLISHED
 from cmbpo.report.reading.read import Collection
 from cmbpo.report.safety import safety
 from cmbpo.report.statistics import AFTERWARDS
@@ -36,6 +38,7 @@ def _sections(shown: Collection, panels: Mapping[str, Rows]) -> dict[str, str]:
         "Ablations": _ablations(panels["ablations"]),
         "Table I": _table_one(shown),
         "Safety of training": _training(shown),
+        "Final policies": _final_policies(shown),
         "The model": _model(panels["model"]),
         "Promise and reality": _promises(panels["promises"]),
         **_appendix(shown),
@@ -208,6 +211,21 @@ def _training(shown: Collection) -> str:
     pooled = tables.all_tasks(shown)
     rest = f"<h3>All tasks together</h3>{draw(pooled)}" if pooled else ""
     return _section("Safety of training", words, draw(tables.training(shown)), rest)
+
+
+def _final_policies(shown: Collection) -> str:
+    evaluated = {run.task for run in shown.runs if run.evaluated}
+    tasks = [task for task in shown.tasks if task in evaluated or task in PUBLISHED]
+    if not tasks:
+        return ""
+    words = (
+        "Episodes that policies were evaluated in after training "
+        "(<code>cmbpo evaluate RUN --out RUN/evaluation.json</code>), with the mean action and "
+        "with drawn ones; means over seeds with Student’s 95 % intervals. Costs are of an "
+        f"episode. {OF_TRAINING} of the last {LAST} whole training episodes instead. Names with a "
+        "library or a paper are its published numbers."
+    )
+    return _section("Final policies", words, draw(final_policies(shown, tasks)))
 
 
 def _model(rows: Rows) -> str:

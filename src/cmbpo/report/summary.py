@@ -39,9 +39,13 @@ def summary(shown: Collection) -> Table:
 
 
 def markdown(table: Table) -> str:
-    """The table as Markdown."""
+    """The table as Markdown; a part is named in its first row."""
     rule = ["---" if i < table.words else "---:" for i in range(len(table.head))]
-    lines = ["| " + " | ".join(row) + " |" for row in [table.head, rule, *table.rows]]
+    rows, part = [], None
+    for row in table.rows:
+        rows.append(["", *row[1:]] if table.parted and row[0] == part else row)
+        part = row[0]
+    lines = ["| " + " | ".join(row) + " |" for row in [table.head, rule, *rows]]
     return "\n".join(lines) + "\n"
 
 

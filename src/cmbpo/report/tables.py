@@ -3,6 +3,8 @@
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
+from jaxtyping import Float
+from scipy.special import stdtrit
 
 from cmbpo import columns
 from cmbpo.report.arms import ArmRuns, label_of
@@ -242,7 +244,22 @@ def _middle(strata: Sequence[Sequence[float]], form: str, least: float = -np.inf
     return f"{middle} [{form.format(low)}, {form.format(high)}]"
 
 
-def _finite(scores: Sequence[float]) -> np.ndarray:
+def mean_interval(
+    values: Sequence[float] | Float[np.ndarray, " n"],
+    form: Callable[[float], str],
+    *,
+    least: float = -np.inf,
+) -> str:
+    """The mean over seeds with Student's 95 % interval, which needs two; it begins at `least`."""
+    known = _finite(values)
+    if len(known) < 2:
+        return "–" if len(known) == 0 else form(float(known[0]))
+    half = stdtrit(len(known) - 1, 0.975) * known.std(ddof=1) / np.sqrt(len(known))
+    low, high = max(known.mean() - half, least), known.mean() + half
+    return f"{form(float(known.mean()))} ({form(float(low))}–{form(float(high))})"
+
+
+def _finite(scores: Sequence[float] | np.ndarray) -> np.ndarray:
     values = np.array(scores, float)
     return values[np.isfinite(values)]
 

@@ -13,6 +13,8 @@ from pathlib import Path
 import numpy as np
 
 from cmbpo import columns
+from cmbpo.evaluation import evaluated
+from cmbpo.evaluation.evaluated import Evaluated
 from cmbpo.report.arms import ArmRuns, arms
 from cmbpo.report.reading import packed, soundness
 from cmbpo.report.reading.recorded import Recorded
@@ -179,7 +181,7 @@ def _read_into(shown: Collection, folder: Path, name: str) -> None:
             raise ValueError("its config.json holds no settings")
         episodes = _known(folder, "episodes", columns.EPISODES, "episode", damage)
         progress = _known(folder, "progress", _PROGRESS, "update", damage)
-        run = Recorded(name, config, episodes, progress)
+        run = Recorded(name, config, episodes, progress, _evaluated(folder, damage))
         soundness.require(run)
     except (OSError, EOFError, ValueError, zlib.error, csv.Error) as error:
         shown.left_out.append(not_shown(name, str(error).replace(str(folder), name)))
@@ -189,6 +191,19 @@ def _read_into(shown: Collection, folder: Path, name: str) -> None:
         return
     shown.runs.append(run)
     shown.left_out.extend(f"{name}: {sentence}" for sentence in damage)
+
+
+def _evaluated(folder: Path, damage: list[str]) -> Evaluated | None:
+    """The episodes that its policy was evaluated in; where they cannot be read, that is said."""
+    path = folder / evaluated.FILE
+    if not path.exists():
+        return None
+    try:
+        _require_file(path)
+        return evaluated.read(path)
+    except ValueError as error:
+        damage.append(f"{error}.".replace(str(path), path.name))
+        return None
 
 
 def not_shown(name: str, reason: str) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from cmbpo import columns
+from cmbpo.evaluation.evaluated import Evaluated
 from cmbpo.settings import aliases
 from cmbpo.settings.overrides import flat
 from cmbpo.settings.registry import TASKS, is_built_in, task_name
@@ -20,6 +21,8 @@ class Recorded:
     config: dict[str, Any]
     episodes: dict[str, np.ndarray]
     progress: dict[str, np.ndarray]
+    evaluated: Evaluated | None = None
+    """Episodes without learning that were kept beside it (`cmbpo evaluate --out`)."""
 
     @cached_property
     def settings(self) -> dict[str, Any]:

@@ -1,0 +1,86 @@
+"""What final policies are worth: by hand, and in the document that quotes it."""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from cmbpo.evaluation import evaluated
+from cmbpo.evaluation.evaluated import FILE, Episodes, Evaluated
+from cmbpo.report.final_policies import benchmark
+from cmbpo.report.published import PUBLISHED
+from cmbpo.report.reading.read import collect
+from cmbpo.report.summary import markdown
+from cmbpo.report.tables import mean_interval
+from cmbpo.settings import presets
+from tests.report.test_report import fake, words
+
+ROOT = Path(__file__).resolve().parents[2]
+TASK = "HopperVelocity"
+
+
+def run_of(folder: Path, seed: int) -> Path:
+    """120 episodes of 1000 steps; the last 100 earn 5000 at a cost of 4."""
+    settings = replace(presets.preset("cmbpo", TASK), seed=seed, cost_limit=(25.0,))
+    return fake(folder, settings, episodes=120, good_after=20)
+
+
+def evaluate_to(folder: Path, mean_return: float, costs: list[float]) -> None:
+    """Ten episodes of each kind; those with noise earn half."""
+    spent, n = np.array(costs)[:, None], len(costs)
+    quiet = Episodes(np.full(n, mean_return), spent, np.full(n, 1000), np.zeros(n, bool))
+    noisy = quiet._replace(returns=quiet.returns / 2)
+    found = Evaluated(120_000, False, 7, 1000, ("speed",), (25.0,), quiet, noisy)
+    evaluated.write(folder / FILE, found)
+
+
+def test_policies_that_were_evaluated_stand_beside_what_is_published(tmp_path):
+    """Tenths of ten episodes are one: the CVaR is the costliest."""
+    evaluate_to(run_of(tmp_path / "a", seed=0), 1600.0, [10.0] * 9 + [30.0])
+    evaluate_to(run_of(tmp_path / "b", seed=1), 1800.0, [0.0] * 9 + [20.0])
+    ours, *theirs = benchmark(collect([tmp_path])).rows
+    low, high = stats.t.interval(0.95, 1, 1700.0, stats.sem([1600.0, 1800.0]))
+    assert ours[:5] == [TASK, "CMBPO", "120,000", "2", f"1,700 ({low:,.0f}–{high:,.0f})"]
+    low, high = stats.t.interval(0.95, 1, 7.0, stats.sem([12.0, 2.0]))
+    assert low < 0
+    assert ours[5] == f"7.0 (0.0–{high:.1f})"
+    assert ours[6].startswith("25.0 (")
+    assert ours[7].startswith("850 (")
+    assert [row[1] for row in theirs] == [other.method for other in PUBLISHED[TASK]]
+
+
+def test_without_an_evaluation_the_last_episodes_of_training_stand_for_it_and_are_marked(tmp_path):
+    run_of(tmp_path / "a", seed=0)
+    ours = benchmark(collect([tmp_path])).rows[0]
+    assert ours[4:7] == ["–", "–", "–"]
+    assert re.fullmatch(r"(4,999|5,000|5,001) †", ours[7])
+    assert ours[8:] == ["4.0 †", "4.0 †"]
+
+
+def test_the_page_shows_them_and_says_what_cannot_be_read(tmp_path):
+    evaluate_to(run_of(tmp_path / "a", seed=0), 1600.0, [10.0])
+    assert "Final policies" in words([tmp_path])
+    (tmp_path / "a" / FILE).write_text("[]")
+    found = collect([tmp_path])
+    assert len(found.runs) == 1
+    assert found.left_out == [f"a: {FILE} is no evaluation: it does not say that it is one."]
+
+
+def test_the_interval_of_a_mean_is_students():
+    costs = [4.0, 7.5, 6.1, 9.9]
+    low, high = stats.t.interval(0.95, 3, np.mean(costs), stats.sem(costs))
+    assert mean_interval(costs, "{:.1f}".format) == f"{np.mean(costs):.1f} ({low:.1f}–{high:.1f})"
+    assert mean_interval([3.0, np.nan], "{:.1f}".format) == "3.0"
+    assert mean_interval([], "{:.1f}".format) == "–"
+
+
+@pytest.mark.skipif(not (ROOT / "results").exists(), reason="the runs are not part of the package")
+def test_the_document_quotes_the_benchmark_of_all_reported_runs():
+    table = markdown(benchmark(collect([ROOT / "results"])))
+    assert (ROOT / "results" / "benchmark.md").read_text(encoding="utf-8") == table
+    document = (ROOT / "docs" / "benchmark.md").read_text(encoding="utf-8")
+    quoted = re.findall(r"<!-- table -->\n+(.*?)\n*<!-- end of table -->", document, re.DOTALL)
+    assert quoted == [table.rstrip("\n")]
