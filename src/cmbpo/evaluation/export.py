@@ -14,7 +14,7 @@ from gymnasium.spaces import Box
 
 from cmbpo import columns
 from cmbpo.envs.find import find_task
-from cmbpo.evaluation import c_policy, numpy_policy, onnx_policy
+from cmbpo.evaluation import c_policy, numpy_policy, onnx_policy, worth
 from cmbpo.evaluation.evaluate import load_policy
 from cmbpo.networks import Actor, Policy, SquashedPolicy
 from cmbpo.normalisation import with_weights
@@ -100,7 +100,8 @@ def export(folder: Path, path: Path, *, best: bool = False, trusted: bool = Fals
 def facts(run: Run, task: Task, *, best: bool = False) -> dict[str, str]:
     """What is known of the policy of a run; lists as JSON has them."""
     settings = run.settings
-    steps = run.notes_of_best()["env_steps"] if best else _steps(run)
+    steps = steps_of(run, best=best)
+    kept = worth.found(run, best=best, env_steps=steps)
     return {
         "task": settings.env_id,
         "algorithm": settings.algo,
@@ -111,11 +112,14 @@ def facts(run: Run, task: Task, *, best: bool = False) -> dict[str, str]:
         "horizon": str(task.horizon),
         "obs_names": json.dumps(task.obs_names),
         "act_names": json.dumps(task.act_names),
+        **({} if kept is None else worth.facts(kept)),
     }
 
 
-def _steps(run: Run) -> int | None:
-    """The real steps that the newest good checkpoint has seen, where the records tell."""
+def steps_of(run: Run, *, best: bool = False) -> int | None:
+    """The real steps that the policy has seen, where the records tell."""
+    if best:
+        return run.notes_of_best()["env_steps"]
     for path in run.checkpoints():
         try:
             rows = run.notes_of(path)["tables"][run.progress.path.name]["rows"]
@@ -217,7 +221,9 @@ FORMATS = {
 
 
 def main(folder: Path, path: Path, *, best: bool = False, trusted: bool = False) -> None:
-    """Export, and say how the file is used."""
+    """Export, and say what it is worth and how the file is used."""
     export(folder, path, best=best, trusted=trusted)
     print(f"{path}: the deterministic policy of {folder}")
+    run = Run.open(folder, trusted=trusted)
+    print(worth.sentence(run, best=best, env_steps=steps_of(run, best=best)))
     print(FORMATS[path.suffix].use.format(file=path.name, name=path.stem, reader=READER))

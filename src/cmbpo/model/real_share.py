@@ -12,7 +12,7 @@ def real_share(
 ) -> float:
     """α(π), from the mean disagreement D̄ now and D̄₀ on the first data.
 
-    paper:         the smallest α with (1 − α)·D̄ ≤ d_m (eq. 12): α = 1 − (1 − α₀)·D̄₀/D̄
+    paper:         α = 1 − (1 − α₀)·D̄₀/D̄, the smallest with (1 − α)·D̄ ≤ d_m (eq. 12)
     proportional:  α = α₀·D̄/D̄₀ (the authors' code)
     constant:      α = α₀ (ablation)
     """

@@ -1,0 +1,59 @@
+"""What an exported policy is worth: found without noise, which is how it acts on a robot.
+
+Training holds the limit with the noise it explores with, and the same policy without may cost far
+more. So an export says what an evaluation found, or that nobody has looked.
+"""
+
+import json
+
+from cmbpo.evaluation import evaluated
+from cmbpo.evaluation.evaluate import Episodes
+from cmbpo.evaluation.evaluated import Evaluated
+from cmbpo.runs.errors import RunError
+from cmbpo.runs.run_folder import Run
+
+
+def found(run: Run, *, best: bool, env_steps: int | None) -> Evaluated | None:
+    """The evaluation in the run folder, if it is of the policy after so many real steps."""
+    path = run.folder / evaluated.FILE
+    if env_steps is None or not path.is_file():
+        return None
+    try:
+        kept = evaluated.read(path)
+    except RunError:
+        # a policy goes to its robot without its records, too
+        return None
+    return kept if (kept.best, kept.env_steps) == (best, env_steps) else None
+
+
+def facts(kept: Evaluated) -> dict[str, str]:
+    """Means without noise, as they go with the policy; costs as JSON has lists."""
+    episodes = Episodes(*kept.deterministic)
+    rates = [episodes.cost_rate(i, kept.horizon).mean for i in range(len(kept.cost_names))]
+    return {
+        "episodes": str(len(episodes.returns)),
+        "mean_return": f"{episodes.mean_return().mean:.7g}",
+        "cost": json.dumps([float(f"{rate:.7g}") for rate in rates]),
+    }
+
+
+def sentence(run: Run, *, best: bool, env_steps: int | None) -> str:
+    """What is known of it, or how to know."""
+    kept = found(run, best=best, env_steps=env_steps)
+    if kept is None:
+        command = f"cmbpo evaluate {run.folder}{' --best' * best} --episodes 100"
+        return (
+            "what it costs is not known: training held the limit with noise, this acts without."
+            f" To know it: {command} --out {run.folder / evaluated.FILE}"
+        )
+    episodes = Episodes(*kept.deterministic)
+    costs, above = [], False
+    for i, (name, limit) in enumerate(zip(kept.cost_names, kept.cost_limits, strict=True)):
+        rate = episodes.cost_rate(i, kept.horizon)
+        label = "cost" if len(kept.cost_names) == 1 else f"cost of {name}"
+        costs.append(f"{label} {rate} per {kept.horizon} steps, limit {limit:g}")
+        above |= rate.mean > limit
+    return (
+        f"{'ABOVE ITS LIMIT: ' * above}{len(episodes.returns)} episodes without noise:"
+        f" return {episodes.mean_return()}, {'; '.join(costs)}"
+    )
