@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: setup train test test-slow site dist try-wheel chaos bench lock
+.PHONY: setup train test test-slow results site dist try-wheel chaos bench lock
 
 setup: $(READY)
 
@@ -29,6 +29,11 @@ test: $(READY)
 # The proofs that take over a minute each.
 test-slow: $(READY)
 	$(BIN)/pytest -m slow
+
+# Tables, figures and page of the committed runs, and the tables where documents quote them.
+results: $(READY)
+	$(BIN)/cmbpo report results --out results
+	$(BIN)/python docs/quote.py
 
 # The documentation, which needs no network to be built or read: build/site/index.html.
 site: $(READY)

@@ -217,8 +217,11 @@ def test_a_crossing_counts_the_cost_so_far_and_judges_what_follows():
     assert found.cumulative_cost == 30 * 20 + 20 * 5
     assert (found.next_cost, found.next_return, found.next_steps) == (5.0, 100.0, 100_000)
     np.testing.assert_allclose(found.next_error, np.std([4, 6] * 50, ddof=1) / 10)
-    assert found.holds(10.0)
-    assert not found.holds(4.0)
+    assert found.holds(10.0) is True
+    assert found.holds(4.0) is False
+    # two standard errors are 0.2
+    assert [found.holds(limit) for limit in (5.19, 4.81)] == [None, None]
+    assert (found.holds(5.21), found.holds(4.79)) == (True, False)
 
 
 def test_a_crossing_before_the_first_row_of_progress_has_cost_its_share():
@@ -234,7 +237,7 @@ def test_a_run_that_never_arrives_is_censored_where_it_ended():
     table = episodes([0] * 40, [1] * 40)
     found = cross(table, level=1.0)
     assert (found.reached, found.env_steps, found.cumulative_cost) == (False, 40_000, 40)
-    assert not found.holds(10.0)
+    assert found.holds(10.0) is None
 
 
 def test_a_crossing_at_the_very_end_has_nothing_to_judge():
@@ -242,7 +245,7 @@ def test_a_crossing_at_the_very_end_has_nothing_to_judge():
     found = cross(table, level=5.0)
     assert found.reached
     assert found.next_steps == 0.0
-    assert not found.holds(10.0)
+    assert found.holds(10.0) is None
 
 
 def test_what_follows_is_of_its_own_steps_however_many_copies_there_are():
@@ -261,7 +264,7 @@ def test_what_follows_is_of_its_own_steps_however_many_copies_there_are():
     found = crossing(table, steps, total, level=9.0, limit=10.0, num_envs=100, horizon=1000.0)
     assert (found.env_steps, found.next_steps) == (100_000, 100_000)
     assert found.next_cost == pytest.approx(50.0)
-    assert not found.holds(10.0)
+    assert found.holds(10.0) is False
 
 
 @pytest.mark.parametrize(
@@ -297,5 +300,5 @@ def test_a_speed_up_is_a_lower_bound_where_the_baseline_did_not_arrive():
     assert speed_up((5e5, np.inf), (1e7, np.inf)) == (0.0, np.inf)
 
 
-def test_no_crossing_holds_nothing():
-    assert not Crossing(False, 1.0, 1.0).holds(10.0)
+def test_without_a_crossing_nothing_is_judged():
+    assert Crossing(False, 1.0, 1.0).holds(10.0) is None

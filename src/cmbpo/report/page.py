@@ -176,8 +176,9 @@ def _table_one(shown: Collection) -> str:
     )
     after = (
         "<h3>Every seed</h3><p>The first window to pass a threshold is a lucky one; what follows "
-        "is the fairer number. A seed holds the limit if its cost per 1000 of the next steps is at "
-        "most 10 plus two standard errors (over episodes, every step counted alike).</p>"
+        "is the fairer number. Whether a seed holds the limit is open where its cost per 1000 of "
+        "the next steps is within two standard errors (over episodes, every step counted alike) "
+        "of 10.</p>"
     )
     speeds = tables.speed_ups(shown)
     faster = (

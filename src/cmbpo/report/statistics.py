@@ -144,10 +144,13 @@ class Crossing:
     next_steps: float = 0.0
     """Steps that did follow, at most `AFTERWARDS`."""
 
-    def holds(self, limit: float) -> bool:
-        """The cost of the steps that follow is at most the limit plus two standard errors."""
-        error = 0.0 if np.isnan(self.next_error) else self.next_error
-        return self.reached and self.next_cost <= limit + 2.0 * error
+    def holds(self, limit: float) -> bool | None:
+        """Whether the steps that follow cost at most the limit.
+
+        None where it is less than two standard errors away: to call that held would reward noise.
+        """
+        beyond = self.next_cost - limit
+        return bool(beyond < 0.0) if abs(beyond) >= 2.0 * self.next_error else None
 
 
 def first_window(

@@ -89,7 +89,7 @@ def _crossing_cells(seed: Crossing) -> list[str]:
         return [*cells, "", "nothing followed", ""]
     short = "" if seed.next_steps >= AFTERWARDS else f" (only {seed.next_steps:,.0f} steps)"
     error = "" if np.isnan(seed.next_error) else f" ± {seed.next_error:.1f}"
-    verdict = "yes" if seed.holds(LIMIT) else "no"
+    verdict = {True: "yes", False: "no", None: "open"}[seed.holds(LIMIT)]
     return [*cells, f"{seed.next_return:.0f}", f"{seed.next_cost:.1f}{error}{short}", verdict]
 
 
