@@ -1,6 +1,7 @@
 """Parts of the site that are made from the source: settings, docstrings, results, the notebook."""
 
 import json
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,6 @@ from cmbpo.settings.ranges import kinds
 from cmbpo.settings.registry import ALGORITHMS, TUNED, preset_names, reads
 from cmbpo.settings.schema import TrainSettings
 
-RESULTS = Path(__file__).parent / "results.md"
 OWN = "my_package:MyRobot-v0"
 """An environment that no preset knows."""
 RECORDS = ("algo", "env_id", "preset")
@@ -77,11 +77,27 @@ def results_table(label: str) -> str:
     """The rows of docs/results.md that are of this algorithm, as Markdown."""
     kept = ("task, return", "arm", "seeds there", "steps until then")
     kept += ("cumulative cost until then", "cost per 1000 to the end")
-    text = RESULTS.read_text(encoding="utf-8")
-    lines = text.split("<!-- summary -->")[1].split("<!-- end of summary -->")[0].splitlines()
-    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines if line.strip()]
-    columns = [rows[0].index(name) for name in kept]
-    own = [row for row in rows[2:] if row[1] == label or row[1].startswith((f"{label} ",))]
+    rows = _quoted("results.md", "summary")
+    return _own(rows, label, [rows[0].index(name) for name in kept])
+
+
+def benchmark_table(label: str) -> str:
+    """The rows of docs/benchmark.md that are of this algorithm, as Markdown."""
+    rows = _quoted("benchmark.md", "table")
+    for above, row in pairwise(rows):
+        row[0] = row[0] or above[0]
+    return _own(rows, label, list(range(len(rows[0]))))
+
+
+def _quoted(document: str, name: str) -> list[list[str]]:
+    """The cells of a table that a document quotes."""
+    text = (Path(__file__).parent / document).read_text(encoding="utf-8")
+    lines = text.split(f"<!-- {name} -->")[1].split(f"<!-- end of {name} -->")[0].splitlines()
+    return [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines if line.strip()]
+
+
+def _own(rows: list[list[str]], label: str, columns: list[int]) -> str:
+    own = [row for row in rows[2:] if row[1] == label or row[1].startswith(f"{label} ")]
     if not own:
         return "No run of it is reported."
     shown = [rows[0], rows[1], *own]
@@ -120,6 +136,12 @@ class Reached(_Made):
     """`{reached} CPO`: what docs/results.md has of it."""
 
     make = staticmethod(results_table)
+
+
+class OnVelocityTasks(_Made):
+    """`{on-velocity-tasks} SAC-L`: what docs/benchmark.md has of it."""
+
+    make = staticmethod(benchmark_table)
 
 
 class SaidBy(_Made):
@@ -166,6 +188,7 @@ def setup(app: Any) -> dict[str, bool]:
     app.add_source_parser(NotebookParser)
     app.add_directive("settings", Settings)
     app.add_directive("reached", Reached)
+    app.add_directive("on-velocity-tasks", OnVelocityTasks)
     app.add_directive("said-by", SaidBy)
     # Their pages are made from modules, which Sphinx does not watch.
     app.connect("env-get-outdated", lambda *_: {f"docs/algorithms/{name}" for name in ALGORITHMS})

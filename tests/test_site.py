@@ -140,6 +140,7 @@ def test_the_notebook_runs_as_it_stands_and_what_it_learned_is_safe(tmp_path):
         if "agent.evaluate" in cell.source
         for output in cell.outputs
     ]
-    earned, cost = (float(line.split()[1].replace(",", "")) for line in said.splitlines())
-    assert earned > 1500.0
-    assert cost <= 10.0
+    without_noise, with_noise = (line.replace(",", "").split() for line in said.splitlines())
+    for _, earned, _, _, _, cost, *_ in (without_noise, with_noise):
+        assert float(earned) > 1600.0
+        assert float(cost) <= 10.0
