@@ -23,6 +23,13 @@ def test_an_agent_has_the_settings_of_its_preset_and_its_changes():
     assert (agent.policy, agent.folder) == (None, None)
 
 
+def test_the_settings_of_the_environment_are_a_group_of_another_name():
+    agent = cmbpo.Agent("cpo", lambda: limited(Cart), cost_limit=5, env_settings={"timeout": 9.0})
+    assert agent.settings.env.timeout == 9.0
+    with pytest.raises(ValueError, match=r"unknown setting 'env.hurry'; there are: env\."):
+        cmbpo.Agent("cpo", lambda: limited(Cart), cost_limit=5, env_settings={"hurry": 9.0})
+
+
 def test_an_agent_of_settings_has_exactly_these():
     settings = tiny("ppo-lag", seed=5)
     assert cmbpo.Agent.of_settings(settings).settings is settings

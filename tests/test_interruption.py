@@ -133,6 +133,46 @@ def test_a_command_with_nothing_to_save_ends_at_once_and_without_a_word(
     assert done.stdout == ("tidied up\n" if "tidied" in work else "")
 
 
+TROLLEY = """
+import gymnasium
+import numpy as np
+from gymnasium.spaces import Box
+
+
+class Trolley(gymnasium.Env):
+    observation_space = Box(-np.inf, np.inf, (2,), np.float64)
+    action_space = Box(-1.0, 1.0, (1,), np.float64)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.state = self.np_random.uniform(-1.0, 1.0, 2)
+        return self.state.copy(), {}
+
+    def step(self, action):
+        position, speed = self.state
+        self.state = np.array([position + 0.05 * speed, 0.9 * speed + float(action[0])])
+        return self.state.copy(), 0.0, False, False, {"cost": float(abs(speed) > 1.0)}
+
+
+gymnasium.register("Trolley-v0", entry_point=Trolley, max_episode_steps=200)
+"""
+
+
+def test_a_command_whose_compiled_code_is_at_work_does_not_crash(tmp_path):
+    """The interpreter ended under a fit of JAX's that went on: a segmentation fault."""
+    (tmp_path / "trolley.py").write_text(TROLLEY)
+    words = [sys.executable, "-m", "cmbpo", "check", "--env-id", "trolley:Trolley-v0"]
+    with subprocess.Popen(
+        words, cwd=tmp_path, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as checking:
+        assert checking.stdout is not None
+        assert any("--critic.bound-cost" in line for line in checking.stdout), "then comes a fit"
+        time.sleep(1.0)
+        checking.send_signal(signal.SIGINT)
+        _, said = checking.communicate(timeout=60)
+    assert (checking.returncode, said) == (130, "")
+
+
 def test_afterwards_all_is_as_before():
     handlers = [signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM)]
     threads = threading.active_count()

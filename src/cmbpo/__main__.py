@@ -12,6 +12,10 @@ def main() -> None:
             from cmbpo import cli
 
             cli.main()
+    except SystemExit as end:
+        if end.code == (code := interruption.status(signal.SIGINT)):
+            interruption.leave(code)
+        raise
     finally:
         # Nothing is left to be tidied up, only to end.
         signal.signal(signal.SIGINT, signal.SIG_DFL)

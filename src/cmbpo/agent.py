@@ -40,9 +40,12 @@ class Agent:
 
         `env` is the id of a task or of an environment of your own, such an environment, or a
         function that makes one. A setting of a group is changed as the command line does it:
-        `Agent("cmbpo", "AntSafe-v0", seed=3, policy={"hidden": (64, 64)})`. With `init_from=run`
+        `Agent("cmbpo", "AntSafe-v0", seed=3, policy={"hidden": (64, 64)})`; the group `env` is
+        called `env_settings` here, as in `env_settings={"horizon": 200}`. With `init_from=run`
         it begins with the policy, critics and model that another run ended with.
         """
+        if "env_settings" in changes:
+            changes["env"] = changes.pop("env_settings")
         self._hold(changed(preset_of(algo, name_of(env), preset), changes), env, trusted=True)
 
     @classmethod

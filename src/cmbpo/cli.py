@@ -384,6 +384,8 @@ class VerifyCommand:
 
     run: Annotated[str, tyro.conf.Positional]
     """Run folder."""
+    trust: bool = False
+    """Import the module of the algorithm that the run names, which runs its code."""
 
 
 def verify(args: list[str]) -> None:
@@ -392,7 +394,7 @@ def verify(args: list[str]) -> None:
 
     from cmbpo.runs import verify as verifying
 
-    if not verifying.main(Path(command.run)):
+    if not verifying.main(Path(command.run), trusted=command.trust):
         sys.exit(1)
 
 

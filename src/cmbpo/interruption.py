@@ -1,5 +1,6 @@
 """Requests to stop: Ctrl-C, a polite kill, a closed terminal."""
 
+import atexit
 import os
 import signal
 import sys
@@ -7,6 +8,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
+from typing import NoReturn
 
 from cmbpo import streams
 
@@ -114,6 +116,18 @@ def stopped_at_once() -> Iterator[None]:
             raise
         finally:
             left.set()
+
+
+def leave(code: int) -> NoReturn:
+    """End with this status, as Python does but for its last step.
+
+    There it takes itself down, and compiled code that is still at work with it: a crash.
+    """
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError, AttributeError):
+            stream.flush()
+    os._exit(code)
 
 
 def _end(number: int) -> None:

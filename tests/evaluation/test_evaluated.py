@@ -21,7 +21,7 @@ def some() -> Evaluated:
         )
         for _ in range(2)
     ]
-    return Evaluated(250_000, True, 7, 1000, ("speed", "wall"), (25.0, np.inf), *kinds)
+    return Evaluated("7a", 250_000, True, 7, 1000, ("speed", "wall"), (25.0, np.inf), *kinds)
 
 
 def test_what_is_written_comes_back(tmp_path):

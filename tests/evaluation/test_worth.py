@@ -34,14 +34,14 @@ def run(tmp_path):
     return run.folder
 
 
-def keep_evaluation(run, *, cost, env_steps=200, best=False):
+def keep_evaluation(run, *, cost, env_steps=200, best=False, of=None):
     """Two episodes without noise, which differ by 2 in cost and 100 in return, and free ones."""
     costs = np.array([[cost - 1.0], [cost + 1.0]])
     lengths, ended = np.array([1000, 1000]), np.zeros(2, bool)
     kinds = [
         Episodes(np.array([1000.0, 1100.0]), spent, lengths, ended) for spent in (costs, 0 * costs)
     ]
-    kept = Evaluated(env_steps, best, 0, 1000, ("strip",), (10.0,), *kinds)
+    kept = Evaluated(of or Run.open(run).id, env_steps, best, 0, 1000, ("strip",), (10.0,), *kinds)
     evaluated.write(run / evaluated.FILE, kept)
 
 
@@ -80,7 +80,7 @@ def test_costs_without_noise_are_told_and_those_above_the_limit_first(run, capsy
     assert "\nABOVE ITS LIMIT: 2 episodes without noise" in told
 
 
-@pytest.mark.parametrize("other", [{"env_steps": 100}, {"best": True}])
+@pytest.mark.parametrize("other", [{"env_steps": 100}, {"best": True}, {"of": "another run"}])
 def test_an_evaluation_of_another_policy_says_nothing(run, capsys, monkeypatch, other):
     keep_evaluation(run, cost=4.0, **other)
     told, _ = exported(run, capsys, monkeypatch)
@@ -109,5 +109,11 @@ def test_it_goes_with_the_policy(run, capsys, monkeypatch):
 def test_a_damaged_evaluation_does_not_keep_a_policy_from_its_robot(run, capsys, monkeypatch):
     (run / evaluated.FILE).write_text("{}")
     told, path = exported(run, capsys, monkeypatch)
-    assert "what it costs is not known" in told
+    assert f"what it costs is not known: {run}/evaluation.json is no evaluation: it" in told
     assert path.exists()
+
+
+def test_the_command_that_is_told_can_be_pasted(run, capsys, monkeypatch):
+    spaced = run.rename(run.parent / "my run")
+    told, _ = exported(spaced, capsys, monkeypatch)
+    assert f"cmbpo evaluate '{spaced}' --episodes 100 --out '{spaced}/evaluation.json'\n" in told

@@ -1,5 +1,6 @@
 """What final policies are worth: by hand, and in the document that quotes it."""
 
+import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -33,7 +34,7 @@ def evaluate_to(folder: Path, mean_return: float, costs: list[float]) -> None:
     spent, n = np.array(costs)[:, None], len(costs)
     quiet = Episodes(np.full(n, mean_return), spent, np.full(n, 1000), np.zeros(n, bool))
     noisy = quiet._replace(returns=quiet.returns / 2)
-    found = Evaluated(120_000, False, 7, 1000, ("speed",), (25.0,), quiet, noisy)
+    found = Evaluated("", 120_000, False, 7, 1000, ("speed",), (25.0,), quiet, noisy)
     evaluated.write(folder / FILE, found)
 
 
@@ -67,6 +68,16 @@ def test_the_page_shows_them_and_says_what_cannot_be_read(tmp_path):
     found = collect([tmp_path])
     assert len(found.runs) == 1
     assert found.left_out == [f"a: {FILE} is no evaluation: it does not say that it is one."]
+
+
+def test_an_evaluation_of_another_run_is_not_taken_for_this_ones(tmp_path):
+    folder = run_of(tmp_path / "a", seed=0)
+    evaluate_to(folder, 1600.0, [10.0])
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"id": "7a"}))
+    found = collect([tmp_path])
+    assert [run.evaluated for run in found.runs] == [None]
+    assert found.left_out == [f"a: {FILE} is of another run."]
 
 
 def test_the_interval_of_a_mean_is_students():

@@ -7,6 +7,7 @@ from importlib.metadata import EntryPoint
 import pytest
 
 import cmbpo
+from cmbpo import cli
 from cmbpo.experiments import plan
 from cmbpo.runs.errors import RunError
 from cmbpo.runs.run_folder import Run
@@ -92,6 +93,21 @@ def test_what_a_package_declares_is_found_by_its_name_and_needs_no_trust(folder,
     assert "my_rules" not in sys.modules
     plugins.if_installed(FULL)
     assert registry.algorithm_name(FULL) == FULL
+
+
+def test_verify_asks_for_trust_and_calls_nothing_damaged_for_want_of_it(
+    folder, monkeypatch, capsys
+):
+    with Run.create(tiny(FULL, folder)) as run:
+        run.save({}, 1)
+    forget(monkeypatch)
+    monkeypatch.setattr("sys.argv", ["cmbpo", "verify", str(run.folder)])
+    with pytest.raises(SystemExit, match=r"^cmbpo verify: .* say so with --trust"):
+        cli.main()
+    assert capsys.readouterr().out == ""
+    monkeypatch.setattr("sys.argv", ["cmbpo", "verify", str(run.folder), "--trust"])
+    cli.main()
+    assert capsys.readouterr().out.endswith(f"{run.folder} is whole\n")
 
 
 @pytest.mark.parametrize(

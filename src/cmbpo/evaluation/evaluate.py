@@ -308,6 +308,7 @@ def main(
     console.print(result.table())
     if out is not None:
         kept = evaluated.Evaluated(
+            run=run.id,
             env_steps=run.notes_of_best()["env_steps"] if best else max(run.last_step(), 0),
             best=best,
             seed=seed,

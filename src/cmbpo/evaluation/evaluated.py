@@ -34,6 +34,8 @@ class Episodes(NamedTuple):
 class Evaluated(NamedTuple):
     """What was evaluated, and the episodes of both kinds."""
 
+    run: str
+    """The id of the run that its policy is from, as config.json has it."""
     env_steps: int
     """Real steps that the policy had been trained with."""
     best: bool
@@ -92,13 +94,14 @@ def read(path: Path) -> Evaluated:
         if not names or len(names) != len(limits):
             raise ValueError(f"it has {len(names)} costs and {len(limits)} limits")
         kinds = {kind: _episodes(notes[kind], len(names)) for kind in KINDS}
+        run = str(notes["run"])
         steps, seed, horizon = (int(notes[name]) for name in ("env_steps", "seed", "horizon"))
         if min(steps, seed) < 0 or horizon < 1:
             raise ValueError("its steps, seed or horizon cannot be")
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         why = f"{error} is missing" if isinstance(error, KeyError) else str(error)
         raise RunError(f"{path} is no evaluation: {why}") from error
-    return Evaluated(steps, bool(notes.get("best")), seed, horizon, names, limits, **kinds)
+    return Evaluated(run, steps, bool(notes.get("best")), seed, horizon, names, limits, **kinds)
 
 
 def _episodes(notes: dict[str, Any], costs: int) -> Episodes:

@@ -5,6 +5,7 @@ import json
 import os
 import zipfile
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -101,7 +102,9 @@ def facts(run: Run, task: Task, *, best: bool = False) -> dict[str, str]:
     """What is known of the policy of a run; lists as JSON has them."""
     settings = run.settings
     steps = steps_of(run, best=best)
-    kept = worth.found(run, best=best, env_steps=steps)
+    kept = None
+    with suppress(RunError):  # damaged records do not keep a policy from its robot
+        kept = worth.found(run, best=best, env_steps=steps)
     return {
         "task": settings.env_id,
         "algorithm": settings.algo,

@@ -5,25 +5,24 @@ more. So an export says what an evaluation found, or that nobody has looked.
 """
 
 import json
+import shlex
 
 from cmbpo.evaluation import evaluated
 from cmbpo.evaluation.evaluate import Episodes
 from cmbpo.evaluation.evaluated import Evaluated
 from cmbpo.runs.errors import RunError
 from cmbpo.runs.run_folder import Run
+from cmbpo.settings.trust import flag_for_acting
 
 
 def found(run: Run, *, best: bool, env_steps: int | None) -> Evaluated | None:
-    """The evaluation in the run folder, if it is of the policy after so many real steps."""
+    """The evaluation in the run folder, if it is of this policy: after so many real steps."""
     path = run.folder / evaluated.FILE
     if env_steps is None or not path.is_file():
         return None
-    try:
-        kept = evaluated.read(path)
-    except RunError:
-        # a policy goes to its robot without its records, too
-        return None
-    return kept if (kept.best, kept.env_steps) == (best, env_steps) else None
+    kept = evaluated.read(path)
+    ours = (kept.run, kept.best, kept.env_steps) == (run.id, best, env_steps)
+    return kept if ours else None
 
 
 def facts(kept: Evaluated) -> dict[str, str]:
@@ -39,12 +38,17 @@ def facts(kept: Evaluated) -> dict[str, str]:
 
 def sentence(run: Run, *, best: bool, env_steps: int | None) -> str:
     """What is known of it, or how to know."""
-    kept = found(run, best=best, env_steps=env_steps)
+    try:
+        kept = found(run, best=best, env_steps=env_steps)
+    except RunError as error:
+        # a policy goes to its robot without its records, too
+        return f"what it costs is not known: {error}"
     if kept is None:
-        command = f"cmbpo evaluate {run.folder}{' --best' * best} --episodes 100"
+        words = ["cmbpo", "evaluate", str(run.folder), *["--best"] * best, "--episodes", "100"]
+        command = shlex.join([*words, "--out", str(run.folder / evaluated.FILE)])
         return (
             "what it costs is not known: training held the limit with noise, this acts without."
-            f" To know it: {command} --out {run.folder / evaluated.FILE}"
+            f" To know it: {command}{flag_for_acting(run.settings)}"
         )
     episodes = Episodes(*kept.deterministic)
     costs, above = [], False

@@ -242,5 +242,6 @@ def _report(
     print()
     if interrupted or failed:
         print(f"go on with: {shlex.join(command)}")
-    print(f"look at them with: cmbpo report {log_dir} --out {log_dir / 'report'}")
+    report = shlex.join(["cmbpo", "report", str(log_dir), "--out", str(log_dir / "report")])
+    print(f"look at them with: {report}")
     return 130 if interrupted else int(bool(failed))

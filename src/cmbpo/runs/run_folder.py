@@ -114,6 +114,11 @@ class Run:
         self._extended = True
         return self.settings
 
+    @property
+    def id(self) -> str:
+        """What tells it from every other run; "" for those of before there were any."""
+        return str(self.config.get("id", ""))
+
     def close(self) -> None:
         """Close the files and let others train in the folder."""
         if self._events is not None:

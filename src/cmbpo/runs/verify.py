@@ -12,6 +12,7 @@ from cmbpo import columns
 from cmbpo.runs.errors import RunError
 from cmbpo.runs.run_folder import BEST, Run
 from cmbpo.runs.tables import CsvTable, Table, examine
+from cmbpo.settings.registry import UntrustedError
 
 STYLES = {"whole": "green", "aside": "yellow", "damaged": "bold red"}
 SHOWN = 10
@@ -25,13 +26,15 @@ class Finding(NamedTuple):
     sentence: str
 
 
-def findings(folder: Path) -> Iterator[Finding]:
+def findings(folder: Path, *, trusted: bool = False) -> Iterator[Finding]:
     """Look at config.json, every checkpoint, the best policy and every line of the records."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            run = Run.open(folder)
+            run = Run.open(folder, trusted=trusted)
     except RunError as error:
+        if isinstance(error.__cause__, UntrustedError):
+            raise
         yield Finding("damaged", str(error))
         return
     chosen = run.settings
@@ -118,10 +121,10 @@ def _said(error: RunError, path: Path, name: str) -> str:
     return str(error).replace(str(path), name)
 
 
-def main(folder: Path) -> bool:
+def main(folder: Path, *, trusted: bool = False) -> bool:
     """Print the findings; whether the run is whole."""
     console, damaged = Console(highlight=False), 0
-    for finding in findings(folder):
+    for finding in findings(folder, trusted=trusted):
         console.print(f"{finding.verdict:<9}", style=STYLES[finding.verdict], end="")
         console.print(finding.sentence, soft_wrap=True, markup=False)
         damaged += finding.verdict == "damaged"

@@ -111,13 +111,17 @@ TUNED = ("AntSafe", "HalfCheetahSafe", "AntCircle", "PointCircle")
 """Tasks that have settings of their own; the others start as an environment of the user's does."""
 
 
+class UntrustedError(ValueError):
+    """A module would have to be imported, which is done only for those who trust it."""
+
+
 def algorithm_name(spelling: str) -> str:
     """The one name of an algorithm: `CPO`, `TRPOLag`, `trpo_lag` … are all understood."""
     for name, row in ALGORITHMS.items():
         if _flat(spelling) in (_flat(name), *row.spellings):
             return name
     if ":" in str(spelling):
-        raise ValueError(
+        raise UntrustedError(
             f"the algorithm {spelling!r} is in a module, whose code would run; if you trust it,"
             " say so with --trust (in Python: trust=True)"
         )

@@ -1,5 +1,6 @@
 """What is kept of a run as it goes: its last whole update, and the best policy of it."""
 
+import shlex
 from typing import Any, NamedTuple
 
 from cmbpo.envs.find import IN_PYTHON
@@ -86,7 +87,7 @@ class Keeper:
             return
         folder = self._folder.folder
         trust = flag_for_training(self._trainer.settings)
-        go_on = f"go on with: cmbpo train --resume {folder}{trust}"
+        go_on = f"go on with: cmbpo train --resume {shlex.quote(str(folder))}{trust}"
         if self._trainer.settings.env_id.startswith(IN_PYTHON):
             go_on = f"go on with: cmbpo.load({str(folder)!r}, env=…).learn()"
         failure.add_note(f"{lost}{folder} stands at update {self._saved}; {go_on}")

@@ -1,6 +1,7 @@
 """A run from its first step to its last: warm up, update after update, records, checkpoints."""
 
 import importlib
+import shlex
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -173,7 +174,8 @@ def _loop(
         view.say(_how_to_go_on(folder, begun, "interrupted" if interrupted else "stopped"))
     elif not settings.env_id.startswith(IN_PYTHON):
         trust = flag_for_acting(settings)
-        view.say(f"see what it learned: cmbpo evaluate {folder.folder}{trust}")
+        place = shlex.quote(str(folder.folder))
+        view.say(f"see what it learned: cmbpo evaluate {place}{trust}")
     return trainer.policy
 
 
@@ -181,7 +183,8 @@ def _how_to_go_on(folder: Run, begun: bool, ended: str) -> str:
     """In a sentence, after a run that `ended` before its last step."""
     if not folder.settings.env_id.startswith(IN_PYTHON):
         trust = flag_for_training(folder.settings)
-        return f"{ended}; go on with: cmbpo train --resume {folder.folder}{trust}"
+        place = shlex.quote(str(folder.folder))
+        return f"{ended}; go on with: cmbpo train --resume {place}{trust}"
     if not begun:
         return f"{ended} before its first step: there is nothing to go on from"
     return (
@@ -202,10 +205,10 @@ def _warm_up(
 
     if (sentence := expected(trainer.settings, trainer.task)) is not None:
         view.say(sentence)
-    if trainer.settings.first_episode is not None:
+    first = trainer.settings.first_episode
+    if first is not None and first < trainer.task.horizon:
         view.say(
-            f"episodes of {trainer.settings.first_episode} steps at first; they grow"
-            " while the cost is within its target"
+            f"episodes of {first} steps at first; they grow while the cost is within its target"
         )
     trainer.warm_up(watch=watch)
     folder.record_episodes(trainer.take_episodes())

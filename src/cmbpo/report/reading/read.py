@@ -5,10 +5,11 @@ import os
 import re
 import stat
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -181,7 +182,7 @@ def _read_into(shown: Collection, folder: Path, name: str) -> None:
             raise ValueError("its config.json holds no settings")
         episodes = _known(folder, "episodes", columns.EPISODES, "episode", damage)
         progress = _known(folder, "progress", _PROGRESS, "update", damage)
-        run = Recorded(name, config, episodes, progress, _evaluated(folder, damage))
+        run = Recorded(name, config, episodes, progress, _evaluated(folder, config, damage))
         soundness.require(run)
     except (OSError, EOFError, ValueError, zlib.error, csv.Error) as error:
         shown.left_out.append(not_shown(name, str(error).replace(str(folder), name)))
@@ -193,14 +194,17 @@ def _read_into(shown: Collection, folder: Path, name: str) -> None:
     shown.left_out.extend(f"{name}: {sentence}" for sentence in damage)
 
 
-def _evaluated(folder: Path, damage: list[str]) -> Evaluated | None:
-    """The episodes that its policy was evaluated in; where they cannot be read, that is said."""
+def _evaluated(folder: Path, config: Mapping[str, Any], damage: list[str]) -> Evaluated | None:
+    """The episodes that its policy was evaluated in; where they are not to be had, that is said."""
     path = folder / evaluated.FILE
     if not path.exists():
         return None
     try:
         _require_file(path)
-        return evaluated.read(path)
+        found = evaluated.read(path)
+        if found.run != str(config.get("id", "")):
+            raise ValueError(f"{path} is of another run")
+        return found
     except ValueError as error:
         damage.append(f"{error}.".replace(str(path), path.name))
         return None
