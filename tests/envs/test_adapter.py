@@ -120,6 +120,8 @@ OBS, INFO = np.zeros(2), {"cost": 0.0}
         ),
         (OBS, r"step\(\) returned ndarray; allowed"),
         ((np.zeros(3), 1.0, False, False, INFO), r"float64 of shape \(3,\); allowed: .*\(2,\)"),
+        ((OBS, 1.0, False, False, {}), "no cost: its info is empty; allowed: info with 'cost', a"),
+        ((OBS, 1.0, False, False, {"price": 1.0}), "info has no 'cost', but 'price' .--env.cost-"),
         ((None, 1.0, False, False, INFO), r"an observation is None; allowed: numbers of shape"),
         ((OBS, None, False, False, INFO), "the reward is None; allowed: a number"),
         ((OBS, 1.0, False, False, {"cost": None}), r"info\['cost'\] is None; allowed: a number"),

@@ -5,8 +5,12 @@ from dataclasses import replace
 import gymnasium
 import pytest
 
+from cmbpo.agent import Agent
+from cmbpo.envs.check import examine
 from cmbpo.envs.custom_task import CustomTask
+from cmbpo.envs.failures import EnvironmentFailure
 from cmbpo.envs.find import IN_PYTHON, find_task, name_of
+from cmbpo.envs.making import require_environment
 from cmbpo.settings.presets import preset
 from cmbpo.settings.registry import TASKS, short_name
 from cmbpo.settings.schema import EnvSettings, TrainSettings
@@ -39,6 +43,37 @@ def test_an_environment_handed_over_is_a_task_with_the_limits_and_name_of_the_ru
 def test_an_environment_that_cannot_be_found_is_named(env_id, limit, sentence):
     with pytest.raises(ValueError, match=sentence):
         find_task(TrainSettings(env_id=env_id, cost_limit=(limit,)), trusted=True)
+
+
+def several():
+    return gymnasium.vector.SyncVectorEnv([lambda: limited(Cart)])
+
+
+@pytest.mark.parametrize(
+    ("env", "called"),
+    [(5, "5"), (None, "None"), (several(), "a SyncVectorEnv, several environments at once")],
+)
+def test_what_is_no_environment_is_refused_before_it_is_called(env, called):
+    allowed = "the id of a task or of an environment, an environment of Gymnasium's, or a function"
+    with pytest.raises(EnvironmentFailure, match=f"^env is {called}; allowed: {allowed} that mak"):
+        require_environment(env)
+
+
+@pytest.mark.parametrize(
+    ("make", "called"),
+    [
+        (lambda: 5, "5"),
+        (lambda: None, "None"),
+        (several, "a SyncVectorEnv, several environments at once"),
+    ],
+)
+def test_a_function_that_makes_no_environment_is_told_what_it_made(make, called):
+    said = f"what makes it returned {called}; allowed: an environment of Gymnasium's"
+    with pytest.raises(ValueError, match=said):
+        Agent("cpo", make, cost_limit=5)
+    (finding,) = examine(make, EnvSettings())
+    assert finding.verdict == "refused"
+    assert said in finding.sentence
 
 
 @pytest.mark.parametrize("limit", [None, (1.0, 2.0)])

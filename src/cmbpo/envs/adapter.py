@@ -10,6 +10,7 @@ from gymnasium.spaces import Box
 from jaxtyping import Float
 
 from cmbpo.envs.failures import EnvironmentFailure, Guard, Hung, moment, told
+from cmbpo.envs.making import require_made
 from cmbpo.envs.spaces import action_refusal, entries, entry_names, observation_refusal, rescaled
 from cmbpo.tasks.environment import FromSafetyGymnasium
 
@@ -62,11 +63,7 @@ class EnvAdapter(gymnasium.Wrapper):
             obs, reward, terminated, truncated, info = self.env.step(act)
             for key in self.cost_key:
                 if key not in info:
-                    there = ", ".join(map(repr, info)) or "nothing"
-                    raise EnvironmentFailure(
-                        f"a step reports no cost: info has no {key!r}, but {there}"
-                        " (--env.cost-key names another)"
-                    )
+                    raise EnvironmentFailure(f"a step reports no cost: {_without(key, info)}")
             costs = np.array([_number(f"info[{key!r}]", info[key]) for key in self.cost_key])
             seen = in_a_row(obs, self.env.observation_space)
             earned = _number("the reward", reward)
@@ -99,6 +96,13 @@ class Parts(gymnasium.Wrapper):
         step = _checked_step(self.env.step(action), self._parts)
         self._parts = len(step)
         return step
+
+
+def _without(key: str, info: dict[str, Any]) -> str:
+    if not info:
+        return f"its info is empty; allowed: info with {key!r}, a number"
+    there = ", ".join(map(repr, info))
+    return f"info has no {key!r}, but {there} (--env.cost-key names another)"
 
 
 def _checked_start(start: Any) -> tuple[Any, dict[str, Any]]:
@@ -180,6 +184,7 @@ def adapted(
     """A new copy in the form it is stepped here; `options` go to what makes it."""
     with Guard(timeout, lambda: _number_of(copy))("Making it"):
         env = make(**options)
+        require_made(env)
     return adapt(env, cost_key, copy=copy, timeout=timeout)
 
 

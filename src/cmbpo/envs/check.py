@@ -15,7 +15,7 @@ from cmbpo.envs.adapter import EnvAdapter, adapt, adapted
 from cmbpo.envs.cost_predictability import predictability
 from cmbpo.envs.custom_task import CustomTask, complaints
 from cmbpo.envs.failures import EnvironmentFailure, Guard
-from cmbpo.envs.making import Environment, maker, time_limit
+from cmbpo.envs.making import Environment, maker, require_made, time_limit
 from cmbpo.envs.random_steps import Transitions, random_steps
 from cmbpo.envs.spaces import action_refusal, entry_names, observation_refusal
 from cmbpo.settings.registry import is_built_in
@@ -58,6 +58,7 @@ def examine(env: Environment, settings: EnvSettings, *, steps: int = STEPS) -> I
     try:
         with Guard(settings.timeout)("Making it"):
             first = make()
+        require_made(first)
     except EnvironmentFailure as failure:
         yield refused(str(failure))
         return

@@ -8,7 +8,7 @@ import numpy as np
 
 from cmbpo import tasks
 from cmbpo.envs.custom_task import CustomTask
-from cmbpo.envs.making import Environment, maker
+from cmbpo.envs.making import Environment, maker, require_environment
 from cmbpo.settings.registry import is_built_in
 from cmbpo.settings.schema import EnvSettings, TrainSettings
 from cmbpo.settings.trust import IN_PYTHON, require_for_acting
@@ -62,6 +62,7 @@ def _require_limits(limits: Sequence[float] | None, costs: Sequence[str], name: 
 
 def name_of(env: Environment) -> str:
     """The `env_id` of an environment: itself if it is one, else a name marked as made in Python."""
+    require_environment(env)
     if isinstance(env, str):
         return env
     if isinstance(env, gymnasium.Env):

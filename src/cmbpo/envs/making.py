@@ -15,8 +15,34 @@ from cmbpo.settings.registry import TASKS
 Environment = str | gymnasium.Env | Callable[..., gymnasium.Env]
 
 
+def require_environment(env: object) -> None:
+    """Refuse what is no environment, and names and makes none."""
+    if not isinstance(env, str | gymnasium.Env) and (
+        isinstance(env, gymnasium.vector.VectorEnv) or not callable(env)
+    ):
+        raise EnvironmentFailure(
+            f"env is {_called(env)}; allowed: the id of a task or of an environment, an environment"
+            " of Gymnasium's, or a function that makes one"
+        )
+
+
+def require_made(env: object) -> None:
+    """Refuse what a function made that is no environment."""
+    if not isinstance(env, gymnasium.Env):
+        raise EnvironmentFailure(
+            f"what makes it returned {_called(env)}; allowed: an environment of Gymnasium's"
+        )
+
+
+def _called(value: object) -> str:
+    if isinstance(value, gymnasium.vector.VectorEnv):
+        return f"a {type(value).__name__}, several environments at once"
+    return f"{value!r:.80}"
+
+
 def maker(env: Environment) -> Callable[..., gymnasium.Env]:
     """A function that makes copies of an environment: given its id, a function, or one of them."""
+    require_environment(env)
     if isinstance(env, str):
         return partial(_make, env)
     if isinstance(env, gymnasium.Env):
