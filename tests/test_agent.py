@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import gymnasium
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 
 import cmbpo
+from cmbpo.agent import _callbacks
 from cmbpo.settings.presets import preset
 from tests.envs.test_custom_task import Cart, limited
 from tests.tiny import rows, tiny
@@ -55,6 +57,79 @@ def test_callbacks_get_the_row_of_each_update(learned):
     _, seen = learned
     assert [row["TotalEnvSteps"] for row in seen] == [600, 1000]
     assert [row["Train/Epoch"] for row in seen] == [1, 2]
+
+
+def one_too_few(agent):
+    return False
+
+
+class Judge:
+    def __call__(self, agent, row):
+        """As an object it may be called, as a class it would be made anew each time."""
+
+    def of_three(self, agent, row, more):
+        """Nobody gives it three."""
+
+
+@pytest.mark.parametrize(
+    ("callback", "said"),
+    [
+        (one_too_few, r"one_too_few at .* cannot be called with two arguments \(too many position"),
+        (lambda: False, "cannot be called with two arguments"),
+        (Judge().of_three, r"two arguments \(missing a required argument: 'more'\)"),
+        ([Judge(), one_too_few], "one_too_few at .* cannot be called with two arguments"),
+        ([].append, "cannot be called with two arguments"),
+        (
+            cmbpo.EvalCallback,
+            r"the class EvalCallback; allowed: one of its objects, as in EvalC.*\(",
+        ),
+        (Judge, "the class Judge"),
+    ],
+)
+def test_a_callback_that_cannot_be_called_is_refused_before_any_step(callback, said, tmp_path):
+    agent = cmbpo.Agent.of_settings(tiny("trpo", tmp_path))
+    with pytest.raises(ValueError, match=f"^callback .*{said}"):
+        agent.learn(callback=callback)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "callback",
+    [
+        print,
+        max,
+        Judge(),
+        lambda *both: None,
+        lambda agent, row, more=1: None,
+        partial(Judge().of_three, more=1),
+        cmbpo.EvalCallback(),
+    ],
+)
+def test_whatever_can_be_called_with_agent_and_row_is_a_callback(callback):
+    assert _callbacks(callback) == [callback]
+    assert _callbacks((callback, callback)) == [callback, callback]
+
+
+def test_an_agent_does_not_learn_within_its_own_callback(tmp_path):
+    heard = []
+
+    def again(agent: cmbpo.Agent, row: Mapping[str, Any]) -> bool:
+        assert agent.folder is not None
+        for one in (agent, cmbpo.load(agent.folder)):
+            with pytest.raises(ValueError, match=r"being trained|already training") as failure:
+                one.learn(400)
+            heard.append(str(failure.value))
+        agent.save(tmp_path / "saved")
+        return False
+
+    agent = cmbpo.Agent.of_settings(tiny("trpo", tmp_path)).learn(callback=again)
+    assert heard == [
+        f"{agent.folder} is being trained by the learn() whose callback this is; allowed in a"
+        " callback: to act, evaluate and save, and False to end training",
+        f"this process is already training in {agent.folder}",
+    ]
+    assert (tmp_path / "saved" / "config.json").exists()
+    assert agent.learn(400).folder == agent.folder
 
 
 def test_five_habits_of_a_user_of_stable_baselines3(learned, tmp_path):

@@ -1,5 +1,6 @@
 """The Python interface: an agent is built from an algorithm and a task, learns, and acts."""
 
+import inspect
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -13,7 +14,7 @@ from cmbpo.envs.find import find_task, name_of
 from cmbpo.envs.making import Environment
 from cmbpo.evaluation import evaluate as evaluation
 from cmbpo.networks import Actor
-from cmbpo.runs.copying import copy_run
+from cmbpo.runs.copying import copy_run, lender
 from cmbpo.runs.run_folder import Run
 from cmbpo.settings.overrides import changed, with_values
 from cmbpo.settings.presets import preset as preset_of
@@ -23,6 +24,8 @@ from cmbpo.training import loop
 
 Callback = Callable[["Agent", Mapping[str, Any]], object]
 """Called after each update with the agent, as it is then, and the row of progress.csv."""
+
+_ALLOWED = "a function of the agent and the row of an update, or several"
 
 
 class Agent:
@@ -47,6 +50,8 @@ class Agent:
         if "env_settings" in changes:
             changes["env"] = changes.pop("env_settings")
         self._hold(changed(preset_of(algo, name_of(env), preset), changes), env, trusted=True)
+        if self.settings.init_from is not None:
+            lender(self.settings)
 
     @classmethod
     def of_settings(
@@ -85,6 +90,11 @@ class Agent:
         A callback gets the agent and the row after each update, and ends training by returning
         False. Within it the agent acts, is evaluated and saved with the policy of that update.
         """
+        if self._checkpoint is not None:
+            raise ValueError(
+                f"{self.folder} is being trained by the learn() whose callback this is; allowed in"
+                " a callback: to act, evaluate and save, and False to end training"
+            )
         until = self._until(total_steps)
         told = _callbacks(callback)
         stands = -1 if self.folder is None else self._run_to_go_on_with().last_step()
@@ -201,11 +211,31 @@ def _callbacks(given: object) -> list[Callback]:
     several: Any = given if isinstance(given, Sequence) else [given]
     for one in several:
         if not callable(one):
+            raise ValueError(f"callback is {given!r:.80}; allowed: {_ALLOWED}")
+        if isinstance(one, type):
             raise ValueError(
-                f"callback is {given!r:.80}; allowed: a function of the agent and the row of an"
-                " update, or several"
+                f"callback is the class {one.__name__}; allowed: one of its objects, as in"
+                f" {one.__name__}(…), or {_ALLOWED}"
+            )
+        if (reason := _unfit(one)) is not None:
+            raise ValueError(
+                f"callback {one!r:.80} cannot be called with two arguments ({reason}); allowed:"
+                f" {_ALLOWED}"
             )
     return list(several)
+
+
+def _unfit(callback: Callable[..., object]) -> str | None:
+    """Why it cannot be called with agent and row; what has no signature is called to find out."""
+    try:
+        signature = inspect.signature(callback)
+    except (TypeError, ValueError):
+        return None
+    try:
+        signature.bind("agent", "row")
+    except TypeError as error:
+        return str(error)
+    return None
 
 
 def load(

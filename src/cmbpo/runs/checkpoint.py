@@ -12,7 +12,7 @@ import numpy as np
 
 import cmbpo
 from cmbpo.runs.array_file import KINDS, arrays_in, write_whole
-from cmbpo.runs.errors import DamagedError, RunError
+from cmbpo.runs.errors import DamagedError, RunError, UnlikeError
 from cmbpo.runs.files import read_bytes
 
 FORMAT = 1
@@ -82,15 +82,15 @@ def load(path: Path, template: Any, *, under: str = "") -> Checkpoint:
             filled.append(leaf)
             continue
         if name not in arrays:
-            raise RunError(f"{origin} holds no {name!r}, which this run needs")
+            raise UnlikeError(f"{origin} holds no {name!r}, which this run needs")
         try:
             filled.append(_like(leaf, arrays[name], keys.get(name)))
         except (TypeError, ValueError) as error:
-            raise RunError(f"{origin} holds another {name!r}: {error}") from None
+            raise UnlikeError(f"{origin} holds another {name!r}: {error}") from None
     known = {_name(tree_path) for tree_path, _ in leaves}
     for name in arrays:
         if not under and name not in known and not name.startswith(GONE):
-            raise RunError(f"{origin} holds {name!r}, unknown to this run")
+            raise UnlikeError(f"{origin} holds {name!r}, unknown to this run")
     return Checkpoint(jax.tree.unflatten(treedef, filled), manifest.notes)
 
 

@@ -1,13 +1,16 @@
-"""A copy of a run: a run folder of its own, to be opened, judged and gone on with."""
+"""What is taken from a run: a copy that is a run of its own, or what another run begins with."""
 
 import os
 import shutil
 import tempfile
 from pathlib import Path
+from typing import Any
 
-from cmbpo.runs.errors import RunError
+from cmbpo.runs.errors import RunError, UnlikeError
 from cmbpo.runs.files import set_aside
 from cmbpo.runs.run_folder import BEST, Run, checkpoint_files
+from cmbpo.settings.lending import require_fit
+from cmbpo.settings.schema import TrainSettings
 
 RECORDS = ("progress.csv", "episodes.csv", "curves.png", BEST)
 """What is copied beside config.json and the newest checkpoint, where it is there."""
@@ -72,3 +75,29 @@ def _umask() -> int:
     now = os.umask(0)
     os.umask(now)
     return now
+
+
+def lender(settings: TrainSettings) -> Run:
+    """The run that `init_from` names, once it is found to be one that can lend to these."""
+    try:
+        other = Run.open(str(settings.init_from))
+    except RunError as error:
+        raise RunError(
+            f"init_from is {settings.init_from!r}; allowed: a run folder ({error})"
+        ) from error
+    require_fit(settings, other.settings, str(other.folder))
+    if not other.checkpoints():
+        raise RunError(f"init_from is {settings.init_from!r}, which has no checkpoint yet")
+    return other
+
+
+def lent(other: Run, template: Any, settings: TrainSettings, *, under: str) -> Any:
+    """That part of what another run has saved, as `template` is."""
+    require_fit(settings, other.settings, str(other.folder))
+    try:
+        return other.load(template, under=under)
+    except UnlikeError as error:
+        raise RunError(
+            f"init_from is {str(other.folder)!r}, a run on {other.settings.env_id}; allowed for"
+            f" {settings.env_id}: a run with as many observations, actions and costs ({error})"
+        ) from error

@@ -11,3 +11,7 @@ class DamagedError(RunError):
 
 class NonFiniteError(RunError):
     """A quantity that became infinite or not a number."""
+
+
+class UnlikeError(RunError):
+    """A checkpoint of other arrays than those that are to be filled."""

@@ -382,7 +382,8 @@ def _lock(folder: Path) -> IO[str]:
         file.seek(0)
         holder = file.read().strip()
         file.close()
-        raise RunError(f"process {holder} is already training in {folder}") from None
+        who = "this process" if holder == str(os.getpid()) else f"process {holder}"
+        raise RunError(f"{who} is already training in {folder}") from None
     file.truncate(0)
     file.write(f"{os.getpid()}\n")
     file.flush()

@@ -18,6 +18,7 @@ from cmbpo.data import ring
 from cmbpo.data.replay import Replay
 from cmbpo.networks import SquashedPolicy
 from cmbpo.policy import cost_estimate, lagrangian
+from cmbpo.runs.copying import lent
 from cmbpo.runs.errors import NonFiniteError
 from cmbpo.runs.run_folder import Run
 from cmbpo.settings.schema import TrainSettings
@@ -122,8 +123,8 @@ class ReplayTrainer:
 
     def take_over(self, other: Run) -> None:
         """Start with the policy, critics and buffer of another run, but not with its counts."""
-        self.learner = other.load(self.learner, under="learner")
-        self.replay = other.load(self.replay, under="replay")
+        self.learner = lent(other, self.learner, self.settings, under="learner")
+        self.replay = lent(other, self.replay, self.settings, under="replay")
 
     def warm_up(self, *, watch: Watch = nobody_watches) -> None:
         """Steps of the untrained policy, which fill the buffer and are its first units."""

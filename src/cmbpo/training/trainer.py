@@ -21,6 +21,7 @@ from cmbpo.model import state as model
 from cmbpo.model.state import Imagined, Model
 from cmbpo.model.world import KnownTask, NothingKnown
 from cmbpo.networks import Policy
+from cmbpo.runs.copying import lent
 from cmbpo.runs.errors import NonFiniteError
 from cmbpo.runs.run_folder import Run
 from cmbpo.settings.registry import ALGORITHMS
@@ -134,14 +135,15 @@ class Trainer:
 
     def take_over(self, other: Run) -> None:
         """Start with the policy, critics and model of another run, but not with its counts."""
-        learned = other.load(self.learner, under="learner")
-        if learned.model is not None:
+        names = ("policy", "critic", "critic_opt", "cost_critic", "cost_critic_opt", "model")
+        template = {name: getattr(self.learner, name) for name in names}
+        learned = lent(other, template, self.settings, under="learner")
+        if (theirs := learned["model"]) is not None:
             # Their policies are older than the first of this run.
-            epoch = learned.model.archive.epoch
-            older = eqx.tree_at(lambda m: m.archive.epoch, learned.model, epoch - epoch.max() - 1)
-            learned = replace(learned, model=older)
-        fields = ("policy", "critic", "critic_opt", "cost_critic", "cost_critic_opt", "model")
-        self._set(**{name: getattr(learned, name) for name in fields})
+            epoch = theirs.archive.epoch
+            older = eqx.tree_at(lambda m: m.archive.epoch, theirs, epoch - epoch.max() - 1)
+            learned["model"] = older
+        self._set(**learned)
 
     @property
     def rows(self) -> int:
