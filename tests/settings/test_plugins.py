@@ -131,3 +131,42 @@ def test_what_cannot_be_found_is_one_sentence(name, said, folder):
 def test_a_name_that_is_taken_or_none_is_refused(name, said):
     with pytest.raises(ValueError, match=said):
         plugins.register_algorithm(name, module="my_rules")
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"reads": ("clipped.lr",)}, "reads has 'clipped.lr': unknown setting 'clipped.lr'; there"),
+        ({"reads": ("dynamics",)}, "reads has 'dynamics': dynamics is called ensemble now"),
+        ({"reads": "lagrangian"}, "reads is 'lagrangian'; allowed: several names of settings or"),
+        ({"module": "nope"}, "module is 'nope', which is not here or installed; allowed: module=_"),
+        ({"module": "nope.inner"}, "module is 'nope.inner', which is not here"),
+        ({"module": ".."}, "module is '..', which is not here"),
+    ],
+)
+def test_what_an_algorithm_cannot_read_and_a_module_that_is_not_there_are_refused(
+    given, said, folder
+):
+    before = dict(registry.ALGORITHMS)
+    with pytest.raises(ValueError, match=f"^{said}"):
+        plugins.register_algorithm("mine", **{"module": __name__, **given})
+    assert before == registry.ALGORITHMS
+
+
+def test_an_algorithm_reads_settings_and_groups_and_its_module_is_not_imported_for_that(folder):
+    sys.path.insert(0, str(folder))
+    reads = ["lagrangian", "trust_region.max_kl", "replay.size"]
+    name = plugins.register_algorithm("mine", module="my_rules", reads=reads)
+    assert set(reads) <= set(registry.ALGORITHMS[name].reads)
+    assert "my_rules" not in sys.modules
+
+
+@pytest.mark.parametrize(("line", "has"), [("", "None"), ("ALGORITHM = 5", "5")])
+def test_a_module_without_an_algorithm_is_named(folder, line, has):
+    register = "import cmbpo\ncmbpo.register_algorithm('empty', module=__name__)\n"
+    (folder / "my_rules.py").write_text(register + line)
+    settings = tiny("my_rules:empty", folder / "runs")
+    said = f"'my_rules' of the algorithm my_rules:empty has {has} as ALGORITHM; allowed: cmbpo.alg"
+    with pytest.raises(ValueError, match=said):
+        loop.run(settings)
+    assert not (folder / "runs").exists()

@@ -66,7 +66,14 @@ class Algorithm:
 
 def algorithm(name: str) -> Algorithm:
     """The algorithm of this name, from the module that its row says."""
-    return importlib.import_module(ALGORITHMS[name].module).ALGORITHM
+    module = ALGORITHMS[name].module
+    found = getattr(importlib.import_module(module), "ALGORITHM", None)
+    if not isinstance(found, Algorithm):
+        raise ValueError(
+            f"the module {module!r} of the algorithm {name} has {found!r:.80} as ALGORITHM;"
+            " allowed: cmbpo.algorithms.update.Algorithm(start, improve)"
+        )
+    return found
 
 
 def region(settings: TrainSettings, horizon: int) -> Region:

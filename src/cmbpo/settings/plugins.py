@@ -11,8 +11,11 @@ import importlib
 import os
 import re
 import sys
+from collections.abc import Sequence
+from importlib.util import find_spec
 from typing import Any, Literal
 
+from cmbpo.settings import overrides
 from cmbpo.settings.registry import ALGORITHMS, AlgorithmRow, algorithm_name
 
 GROUP = "cmbpo.algorithms"
@@ -29,7 +32,7 @@ def register_algorithm(
     module: str,
     label: str | None = None,
     data: Literal["real", "real and imagined"] = "real",
-    reads: tuple[str, ...] = (),
+    reads: Sequence[str] = (),
     **more: Any,
 ) -> str:
     """Make an algorithm known, and return what it is called: `module:name`.
@@ -46,6 +49,8 @@ def register_algorithm(
     for other, row in ALGORITHMS.items():
         if other != full and plain in (other.replace("-", ""), *row.spellings):
             raise ValueError(f"the name {name!r} is taken by {other}; allowed: another")
+    _require_module(module)
+    _require_reads(reads)
     own = (*_READS, *(_ESTIMATE if data == "real" else _MODEL), *reads)
     more.setdefault("spellings", ())
     more["spellings"] = (plain, *more["spellings"])
@@ -53,6 +58,34 @@ def register_algorithm(
         label=label or name, data=data, module=module, reads=own, **more
     )
     return full
+
+
+def _require_module(module: str) -> None:
+    """Refuse a module that is not there to be imported; it is not imported for that."""
+    try:
+        there = module in sys.modules or find_spec(module) is not None
+    except (AttributeError, ImportError, TypeError, ValueError):  # such as a name that is none
+        there = False
+    if not there:
+        raise ValueError(
+            f"module is {module!r}, which is not here or installed; allowed: module=__name__"
+        )
+
+
+def _require_reads(names: Sequence[str]) -> None:
+    """Refuse what is neither a setting nor a group of settings."""
+    if isinstance(names, str) or not all(isinstance(name, str) for name in names):
+        raise ValueError(
+            f"reads is {names!r}; allowed: several names of settings or of their groups, as in"
+            ' ("lagrangian", "trust_region.max_kl")'
+        )
+    groups = {name.partition(".")[0] for name in overrides.names()}
+    for name in names:
+        if name not in groups:
+            try:
+                overrides.require_known(name)
+            except ValueError as error:
+                raise ValueError(f"reads has {name!r}: {error}") from None
 
 
 def asked_for(spelling: str) -> str:
