@@ -60,6 +60,7 @@ def test_help_imports_neither_jax_nor_mujoco_nor_gymnasium():
         (["train", "--resume", "/nowhere"], "/nowhere"),
         (["evaluate", "/nowhere"], "/nowhere"),
         (["tasks", "--render", "Moon", "a.png"], "'Moon'"),
+        (["tasks", "--render", "AntSafe"], "--render is 'AntSafe'; allowed: a task and a file, as"),
     ],
 )
 def test_a_mistake_is_one_sentence(args, sentence, monkeypatch):

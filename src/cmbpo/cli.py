@@ -253,13 +253,19 @@ def check(args: list[str]) -> None:
 class TasksCommand:
     """List the tasks, or draw one."""
 
-    render: tuple[str, str] | None = None
-    """A task and a file: write a picture of the task, e.g. --render AntSafe out.png."""
+    render: Annotated[tuple[str, ...] | None, tyro.conf.arg(metavar="TASK FILE")] = None
+    """A task and a file (.png, .jpg or .webp): write a picture of the task, e.g. --render AntSafe
+    out.png."""
 
 
 def tasks(args: list[str]) -> None:
     """List or draw the tasks."""
     command = flags.parse(TasksCommand, args, "cmbpo tasks")
+    if command.render is not None and len(command.render) != 2:
+        raise ValueError(
+            f"--render is {' '.join(command.render)!r}; allowed: a task and a file, as in --render"
+            " AntSafe out.png"
+        )
 
     from cmbpo.tasks import listing
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from cmbpo.runs.config import read_config, rewrite_config, settings_from_json
 from cmbpo.runs.errors import RunError
+from cmbpo.runs.run_folder import Run
 from cmbpo.settings.schema import EnsembleSettings, RolloutSettings, TrainSettings
 
 
@@ -99,6 +100,24 @@ def test_a_place_without_config_is_no_run_folder(tmp_path):
             read_config(place)
     with pytest.raises(RunError, match="is no run folder: File name too long"):
         read_config(tmp_path / ("x" * 300))
+
+
+def test_a_place_within_a_run_leads_to_its_folder(run):
+    with pytest.raises(RunError, match=f"has no config.json, but {run.folder} has one$"):
+        Run.open(run.folder / "checkpoints")
+    (run.folder / "checkpoints" / "8.npz").write_bytes(b"\xa7")
+    for name in ("config.json", "checkpoints/8.npz"):
+        allowed = f"{name} is a file; allowed: a run folder, as {run.folder} is$"
+        with pytest.raises(RunError, match=allowed):
+            Run.open(run.folder / name)
+    with pytest.raises(RunError, match=r"8\.npz is not readable as JSON: it is no text$"):
+        read_config(run.folder / "checkpoints" / "8.npz")
+
+
+def test_a_file_beside_no_run_is_no_run_folder(tmp_path):
+    (tmp_path / "letter").write_text("{}")
+    with pytest.raises(RunError, match="is a file; allowed: a run folder, which has a con"):
+        Run.open(tmp_path / "letter")
 
 
 def test_a_config_is_replaced_whole(run):

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from cmbpo import cli
+from cmbpo.runs.errors import RunError
 from cmbpo.runs.run_folder import Run
 from cmbpo.runs.verify import findings, main
 from tests.runs.stand_in import row, trained
@@ -115,3 +116,10 @@ def test_the_command_returns_whether_all_is_whole(folder, monkeypatch, capsys):
         cli.main()
     assert stop.value.code == 1
     assert capsys.readouterr().out.endswith(f"{folder} is not whole\n")
+
+
+def test_what_is_no_folder_is_no_damaged_run(folder):
+    with pytest.raises(RunError, match=r"nope is no run folder: it has no config\.json$"):
+        main(folder.parent / "nope")
+    with pytest.raises(RunError, match=f"is a file; allowed: a run folder, as {folder} is$"):
+        main(folder / "config.json")

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 import cmbpo.tasks
 from cmbpo.tasks import listing
@@ -32,6 +33,30 @@ def test_the_list_says_what_each_task_is_about(capsys):
 def test_a_task_that_does_not_exist_is_not_drawn(tmp_path):
     with pytest.raises(ValueError, match="there is no task 'Moon'"):
         listing.draw("Moon", Path(tmp_path / "a.png"))
+
+
+def test_a_picture_of_an_unknown_kind_is_refused(tmp_path):
+    with pytest.raises(
+        ValueError, match=r"ant\.txt' has the suffix '\.txt'; allowed: \.png, \.jpg"
+    ):
+        listing.draw("PointCircle", tmp_path / "ant.txt")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.skipif(not software_rendering(), reason="neither EGL nor OSMesa is installed")
+def test_a_picture_is_of_the_kind_that_its_name_says(tmp_path):
+    code = (
+        "import pathlib\n"
+        "from cmbpo.tasks.listing import KINDS, draw\n"
+        "for kind in KINDS:\n"
+        "    draw('PointCircle', pathlib.Path('a' + kind), width=200, height=100, steps=1)\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=tmp_path)
+    found = {}
+    for path in tmp_path.iterdir():
+        with Image.open(path) as picture:
+            found[path.suffix] = picture.format
+    assert found == {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG", ".webp": "WEBP"}
 
 
 @pytest.mark.skipif(not software_rendering(), reason="neither EGL nor OSMesa is installed")

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Mapping
+from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -91,6 +92,21 @@ def settings_from_json(
         raise RunError(f"{origin} holds a setting that cannot be: {error}") from error
 
 
+def require_no_file(place: Path) -> None:
+    """Refuse a file where a run folder belongs, with the folder that was probably meant."""
+    with suppress(OSError):  # a name that no file can have is refused where it is read
+        if place.is_file():
+            meant = _around(place)
+            like = "which has a config.json" if meant is None else f"as {meant} is"
+            raise RunError(f"{place} is a file; allowed: a run folder, {like}")
+
+
+def _around(place: Path) -> Path | None:
+    """The run folder that something is in."""
+    near = list(place.parents)[:2]
+    return next((folder for folder in near if (folder / "config.json").is_file()), None)
+
+
 def read_config(place: Path) -> dict[str, Any]:
     """What the config.json of a run folder, or the file itself, holds."""
     try:
@@ -99,10 +115,14 @@ def read_config(place: Path) -> dict[str, Any]:
     except OSError as error:  # a name that no file can have
         raise RunError(f"{place} is no run folder: {error.strerror}") from None
     if not there:
-        raise RunError(f"{place} is no run folder: it has no config.json")
+        meant = _around(place)
+        like = "" if meant is None else f", but {meant} has one"
+        raise RunError(f"{place} is no run folder: it has no config.json{like}")
     data = read_bytes(path)
     try:
         config = json.loads(data.decode())
+    except UnicodeDecodeError:
+        raise RunError(f"{path} is not readable as JSON: it is no text") from None
     except ValueError as error:
         raise RunError(f"{path} is not readable as JSON: {error}") from error
     except RecursionError:

@@ -18,7 +18,13 @@ from cmbpo import columns
 from cmbpo.runs import identity
 from cmbpo.runs.array_file import write_whole
 from cmbpo.runs.checkpoint import Checkpoint, load, read_notes, save, to_arrays
-from cmbpo.runs.config import read_config, rewrite_config, settings_from_json, write_config
+from cmbpo.runs.config import (
+    read_config,
+    require_no_file,
+    rewrite_config,
+    settings_from_json,
+    write_config,
+)
 from cmbpo.runs.errors import DamagedError, RunError
 from cmbpo.runs.events import Events
 from cmbpo.runs.files import set_aside
@@ -52,6 +58,7 @@ class Run:
     ):
         """Use `create`, `resume` or `open`; `lock` where the folder is held already."""
         self.folder = folder
+        require_no_file(folder)
         self.config = read_config(folder)
         self.settings = settings_from_json(
             self.config, where=str(folder / "config.json"), trusted=trusted, to_train=train

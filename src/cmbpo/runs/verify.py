@@ -123,6 +123,8 @@ def _said(error: RunError, path: Path, name: str) -> str:
 
 def main(folder: Path, *, trusted: bool = False) -> bool:
     """Print the findings; whether the run is whole."""
+    if not folder.is_dir():
+        Run.open(folder)  # what is no folder is no damaged run: this says what it is
     console, damaged = Console(highlight=False), 0
     for finding in findings(folder, trusted=trusted):
         console.print(f"{finding.verdict:<9}", style=STYLES[finding.verdict], end="")

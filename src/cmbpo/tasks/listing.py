@@ -11,6 +11,9 @@ from rich.table import Table
 import cmbpo.tasks
 from cmbpo.tasks.environment import TaskEnv
 
+KINDS = (".png", ".jpg", ".jpeg", ".webp")
+"""Pictures that can be written, by their suffixes."""
+
 
 def show() -> None:
     """Print every task with its dimensions, its limit, and what it is about."""
@@ -36,13 +39,18 @@ def show() -> None:
 
 
 def draw(name: str, path: Path, *, width: int = 960, height: int = 540, steps: int = 30) -> None:
-    """Write a picture of a task, some steps after a start without any action, to a PNG file."""
+    """Write a picture of a task, some steps after a start without any action."""
     task = cmbpo.tasks.get(name)
+    kind = path.suffix.lower()
+    if kind not in KINDS:
+        raise ValueError(
+            f"the picture {str(path)!r} has the suffix {path.suffix!r}; allowed: {', '.join(KINDS)}"
+        )
     env = TaskEnv(task, render_mode="rgb_array", width=width, height=height)
     try:
         env.reset(seed=0)
         for _ in range(steps):
             env.step(np.zeros(len(task.act_names)))
-        imageio.v3.imwrite(path, env.render(), extension=".png")
+        imageio.v3.imwrite(path, env.render(), extension=kind)
     finally:
         env.close()
