@@ -137,7 +137,8 @@ class EvaluateCommand:
     seed: int = 1_000_000
     """Seed of the episodes; far from those of training."""
     video: str | None = None
-    """File (.mp4 or .gif) for a film of one deterministic episode."""
+    """File (.mp4, or .gif: half as wide, at most 10 frames a second) for a film of one
+    deterministic episode."""
     out: str | None = None
     """File (.json) for return, cost and length of each episode; a report reads
     RUN/evaluation.json."""
@@ -174,7 +175,8 @@ class WatchCommand:
     what: Annotated[str, tyro.conf.Positional]
     """A task, whose policy comes with this package, or a run folder."""
     video: str | None = None
-    """File (.mp4 or .gif) to write instead of opening a window."""
+    """File (.mp4, or .gif: half as wide, at most 10 frames a second) to write instead of opening a
+    window."""
     seed: int | None = None
     """Seed of the episode. None: a new one each time."""
     best: bool = False

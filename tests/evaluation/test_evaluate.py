@@ -252,3 +252,13 @@ def test_a_video_of_an_unknown_kind_is_refused_before_any_episode(folder, name, 
     with pytest.raises(RunError, match=r"allowed: \.mp4 or \.gif"):
         evaluation.main(folder, episodes=2, seed=5, video=folder / name)
     assert capsys.readouterr().out == ""
+
+
+def test_a_video_that_cannot_be_drawn_is_refused_before_any_episode(folder, monkeypatch, capsys):
+    def undrawn(task):
+        raise RunError(f"the video of {task.name} cannot be drawn")
+
+    monkeypatch.setattr(evaluation, "require_pictures", undrawn)
+    with pytest.raises(RunError, match="the video of PointCircle-v0 cannot be drawn"):
+        evaluation.main(folder, episodes=2, seed=5, video=folder / "film.mp4")
+    assert capsys.readouterr().out == ""

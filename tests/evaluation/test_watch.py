@@ -1,11 +1,15 @@
 """A policy is watched in a window where there is a screen, else as a video."""
 
+import numpy as np
 import pytest
 
+from cmbpo.envs.custom_task import CustomTask
 from cmbpo.evaluation import viewer, watch
 from cmbpo.evaluation.score import Score
 from cmbpo.evaluation.video import Film
+from cmbpo.settings.schema import EnvSettings
 from cmbpo.training import loop
+from tests.envs.test_custom_task import Cart, limited
 from tests.tiny import tiny
 
 SCORE = Score(("lane",), (10.0,), 1000, steps=9, earned=3.0)
@@ -37,6 +41,7 @@ def test_without_a_screen_it_becomes_a_video_of_a_new_episode(filmed, capsys):
     assert (limits, shape) == ((10.0,), (2,))
     said = capsys.readouterr().out.splitlines()
     assert said[0].startswith("PointCircle-v0: cmbpo after")
+    assert said[1] == "there is no screen here: it becomes a video"
     assert said[2] == f"video: {first} (return 3, cost 0 of 10, 9 steps, seed {seed})"
 
 
@@ -64,6 +69,21 @@ def test_a_run_is_watched_with_its_own_limits(filmed, tmp_path):
     folder, _ = loop.run(tiny("trpo", tmp_path, total_steps=400, cost_limit=(7.0,)))
     watch.main(str(folder), video=tmp_path / "a.gif", seed=5)
     assert filmed == [(str(tmp_path / "a.gif"), 5, (7.0,), (2,))]
+
+
+@pytest.mark.parametrize("screen", [True, False])
+def test_an_environment_of_ones_own_is_a_video_with_or_without_a_screen(
+    filmed, monkeypatch, capsys, screen
+):
+    task = CustomTask(
+        lambda: limited(Cart), name="Cart", cost_limits=(1.0,), settings=EnvSettings()
+    )
+    own = watch.Watched(lambda obs: np.zeros(1), task, (1.0,), "Cart: the newest policy")
+    monkeypatch.setattr(watch, "has_screen", lambda: screen)
+    monkeypatch.setattr(watch, "_of_run", lambda *_: own)
+    watch.main("runs/cart", video=None, seed=3)
+    assert "the environment is your own: it becomes a video" in capsys.readouterr().out
+    assert [path for path, *_ in filmed] == ["Cart-3.mp4"]
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from cmbpo.envs.find import find_task
 from cmbpo.envs.simulator import Simulator
 from cmbpo.evaluation import evaluated
 from cmbpo.evaluation.evaluated import KINDS
-from cmbpo.evaluation.video import check_name, film
+from cmbpo.evaluation.video import check_name, film, require_pictures
 from cmbpo.networks import Actor, Policy, SquashedPolicy
 from cmbpo.runs.errors import RunError
 from cmbpo.runs.run_folder import Run
@@ -291,6 +291,8 @@ def main(
     task = find_task(run.settings, trusted=trusted)
     policy = load_policy(run, task, best=best)
     limits = run.settings.cost_limit
+    if video is not None:
+        require_pictures(task)
     with streams.bars(*KINDS) as watch:
         result = evaluate(
             policy,
@@ -322,7 +324,7 @@ def main(
         print(f"episodes: {out}")
     if video is not None:
         with streams.bars("video") as watch:
-            film(
+            made = film(
                 lambda obs: act(policy, obs),
                 task,
                 video,
@@ -330,4 +332,4 @@ def main(
                 cost_limits=limits,
                 watch=partial(watch, "video"),
             )
-        print(f"video: {video}")
+        print(f"video: {video}{made.remark()}")

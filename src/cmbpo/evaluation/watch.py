@@ -43,18 +43,20 @@ def main(
             return
         print(f"no window can be opened here ({reason})")
     elif video is None:
-        print("there is no screen here, or the environment is your own: it becomes a video")
+        own = not isinstance(watched.task, SimulatedTask)
+        why = "the environment is your own" if own else "there is no screen here"
+        print(f"{why}: it becomes a video")
     path = video or Path(f"{short_name(watched.task.name)}-{seed}.mp4")
     with streams.bars(str(path)) as watch:
-        score = film(
+        made = film(
             watched.act,
             watched.task,
             path,
             seed=seed,
             cost_limits=watched.cost_limits,
             watch=partial(watch, str(path)),
-        ).score
-    print(f"video: {path} ({_told(score)}, seed {seed})")
+        )
+    print(f"video: {path} ({_told(made.score)}, seed {seed}){made.remark()}")
 
 
 def _is_run(what: str) -> bool:
