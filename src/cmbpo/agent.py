@@ -184,11 +184,14 @@ class Agent:
             raise ValueError(
                 f"the observation is {said}; allowed: {length} finite numbers, or rows of so many"
             ) from None
-        if seen.shape[-1:] != (length,) or not np.isfinite(seen).all():
+        odd = np.count_nonzero(~np.isfinite(seen))
+        wrong = [f"the shape {seen.shape}"] if seen.shape[-1:] != (length,) else []
+        if odd:
+            wrong.append(f"{odd} {'number that is' if odd == 1 else 'numbers that are'} not finite")
+        if wrong:
             raise ValueError(
-                f"the observation has the shape {seen.shape} and"
-                f" {np.count_nonzero(~np.isfinite(seen))} numbers that are not finite; allowed:"
-                f" {length} finite numbers, or rows of so many"
+                f"the observation has {' and '.join(wrong)}; allowed: {length} finite numbers, or"
+                " rows of so many"
             )
         seed = int(self._random.integers(2**31))
         act = evaluation.act(policy, seen, deterministic, seed)

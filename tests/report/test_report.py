@@ -310,6 +310,24 @@ def test_an_empty_folder_gives_a_page_that_says_so(tmp_path):
     assert "holds no run" in text
 
 
+def test_a_report_of_nothing_is_not_written_and_fails(tmp_path):
+    fake(tmp_path / "young" / "run", ant(), episodes=30)
+    (tmp_path / "young" / "run" / "episodes.csv").unlink()
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "report.html").write_text("of yesterday")
+    done = command("young", "empty", "--out", "out", cwd=tmp_path)
+    assert done.returncode == 1
+    left_out, nothing = done.stderr.splitlines()
+    assert "no finished episode yet" in left_out
+    assert nothing == (
+        "cmbpo report: there is nothing to show: no run with a finished episode was found. empty"
+        " holds no run: no folder in it has a config.json."
+    )
+    assert done.stdout == ""
+    assert [path.read_text() for path in (tmp_path / "out").iterdir()] == ["of yesterday"]
+
+
 @pytest.mark.parametrize(
     ("damage", "sentence"),
     [
@@ -715,8 +733,8 @@ def test_the_browser_would_have_complained(tab, tmp_path):
 
 
 def test_a_page_of_nothing_is_shown_too(tab, tmp_path):
-    (tmp_path / "runs").mkdir()
-    path = report.write([tmp_path / "runs"], tmp_path / "out")
+    path = tmp_path / "report.html"
+    path.write_text(words([tmp_path]))
     tab.open(path)
     assert "nothing to show" in tab.run("document.body.innerText")
     assert tab.complaints == []

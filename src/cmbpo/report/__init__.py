@@ -39,7 +39,8 @@ def write(
     The figures are PNG and PDF, with tasks that are not in Table I in pictures of their own. The
     tables `summary.md` and `claims.md` are of the tasks of Table I, if there are any;
     `benchmark.md` is of those that others have published numbers of.
-    `watch` is told how much of it is read, and then drawn.
+    `watch` is told how much of it is read, and then drawn. Where there is nothing to show, nothing
+    is written.
     """
     if not places:
         raise ValueError("name at least one run folder, or a folder that holds runs")
@@ -47,6 +48,9 @@ def write(
     new = made(shown)
     for sentence in shown.left_out:
         print(f"cmbpo report: {_in_one_line(sentence)}", file=sys.stderr)
+    if not shown.runs:
+        why = ["no run with a finished episode was found.", *shown.notices]
+        raise ValueError(f"there is nothing to show: {_in_one_line(' '.join(why))}")
     try:
         out.mkdir(parents=True, exist_ok=True)
         path = out / "report.html"
