@@ -35,18 +35,17 @@ def folder(tmp_path, monkeypatch):
     (tmp_path / "my_rules.py").write_text(SOURCE)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
-    forget(monkeypatch)
+    before = dict(registry.ALGORITHMS)
+    forget()
     yield tmp_path
-    sys.modules.pop("my_rules", None)
+    forget()
+    registry.ALGORITHMS.update(before)
 
 
-def forget(monkeypatch) -> None:
-    """As in a new process."""
-    built_in = {n: row for n, row in registry.ALGORITHMS.items() if ":" not in n}
-    monkeypatch.setattr(registry, "ALGORITHMS", built_in)
-    for name, module in list(sys.modules.items()):
-        if name.startswith("cmbpo.") and "ALGORITHMS" in vars(module):
-            monkeypatch.setattr(module, "ALGORITHMS", built_in)
+def forget() -> None:
+    """As in a new process; the table itself stays, which other modules have by now."""
+    for name in [name for name in registry.ALGORITHMS if ":" in name]:
+        del registry.ALGORITHMS[name]
     sys.modules.pop("my_rules", None)
 
 
@@ -66,14 +65,14 @@ def test_a_run_of_it_is_opened_with_trust_only(folder, monkeypatch):
     assert made.parent.name == "plain-trpo-PointCircle"
     settings = Run.open(made).settings
     assert flag_for_acting(settings) == flag_for_training(settings) == " --trust"
-    forget(monkeypatch)
+    forget()
     for attempt in (Run.open, cmbpo.load, loop.resume):
         with pytest.raises(RunError, match=r"in a module, whose code would run; .* --trust"):
             attempt(made)
     assert "my_rules" not in sys.modules
     loop.resume(made, total_steps=800, trusted=True)
     assert len(rows(made)) == 2
-    forget(monkeypatch)
+    forget()
     assert cmbpo.load(made, trust=True).predict([0.0] * 4).shape == (2,)
 
 
@@ -88,7 +87,7 @@ def test_what_a_package_declares_is_found_by_its_name_and_needs_no_trust(folder,
     monkeypatch.setattr(importlib.metadata, "entry_points", lambda group: [point])
     monkeypatch.syspath_prepend(folder)
     assert preset("plain-trpo", "PointCircle").algo == FULL
-    forget(monkeypatch)
+    forget()
     plugins.if_installed("other_rules:plain-trpo")
     assert "my_rules" not in sys.modules
     plugins.if_installed(FULL)
@@ -100,7 +99,7 @@ def test_verify_asks_for_trust_and_calls_nothing_damaged_for_want_of_it(
 ):
     with Run.create(tiny(FULL, folder)) as run:
         run.save({}, 1)
-    forget(monkeypatch)
+    forget()
     monkeypatch.setattr("sys.argv", ["cmbpo", "verify", str(run.folder)])
     with pytest.raises(SystemExit, match=r"^cmbpo verify: .* say so with --trust"):
         cli.main()
