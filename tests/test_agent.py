@@ -220,6 +220,7 @@ def test_an_agent_acts_on_one_observation_and_on_many_within_its_bounds(learned)
     [
         (np.zeros(3), r"^the observation has the shape \(3,\); allowed: 4 finite"),
         (np.full(3, np.inf), r"the shape \(3,\) and 3 numbers that are not finite; allowed: 4"),
+        (np.full(4, 1e39), "^the observation has 4 numbers that are not finite; allowed"),
         (np.zeros((5, 7)), r"the shape \(5, 7\)"),
         (np.zeros(()), r"the observation is array\(0\.\); allowed: 4 finite numbers"),
         ([0.0, np.nan, 0.0, np.inf], "^the observation has 2 numbers that are not finite; allowed"),

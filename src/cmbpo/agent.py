@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 
 from cmbpo.envs.find import find_task, name_of
 from cmbpo.envs.making import Environment
+from cmbpo.envs.spaces import WrongEntryError
 from cmbpo.evaluation import evaluate as evaluation
 from cmbpo.networks import Actor
 from cmbpo.runs.copying import copy_run, lender
@@ -179,12 +180,15 @@ class Agent:
         length = len(self.task.obs_names)
         try:
             seen = self.task.as_rows(obs)
+        except WrongEntryError:
+            raise
         except (TypeError, ValueError):
             said = f"{obs!r:.80}"
             raise ValueError(
                 f"the observation is {said}; allowed: {length} finite numbers, or rows of so many"
             ) from None
-        odd = np.count_nonzero(~np.isfinite(seen))
+        with np.errstate(over="ignore"):  # to what the policy computes with
+            odd = np.count_nonzero(~np.isfinite(seen.astype(np.float32)))
         wrong = [f"the shape {seen.shape}"] if seen.shape[-1:] != (length,) else []
         if odd:
             wrong.append(f"{odd} {'number that is' if odd == 1 else 'numbers that are'} not finite")

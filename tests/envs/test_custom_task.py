@@ -229,6 +229,23 @@ def test_the_entries_of_a_dict_stand_in_a_row_in_the_order_of_its_space():
     np.testing.assert_array_equal(task.as_rows(many), [[0.5, 2.0, 3.0]] * 4)
 
 
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"position": None}, r"'position' of the observation is missing; allowed: \(1,\)"),
+        ({"position": [1.0, 2.0]}, r"'position' of the observation has the shape \(2,\); allowed"),
+        ({"inner": {"clock": 0.5, "velocity": []}}, r"'inner.velocity' of .* the shape \(0,\)"),
+        ({"position": np.ones((4, 1))}, r"different numbers of rows, \(\), \(\), \(4,\); allowed"),
+    ],
+)
+def test_entries_of_other_shapes_are_refused_even_if_they_fill_a_row_together(change, said):
+    whole = {"inner": {"clock": 0.5, "velocity": [2.0]}, "position": [3.0]}
+    task = task_of(Sensors)
+    np.testing.assert_array_equal(task.as_rows(whole), [0.5, 2.0, 3.0])
+    with pytest.raises(ValueError, match=said):
+        task.as_rows(whole | change)
+
+
 def test_an_entry_that_is_missing_is_named():
     with pytest.raises(EnvironmentFailure, match=r"'position' of an observation is None; allowed"):
         adapt(Sensors(lost=True), ("cost",)).reset(seed=0)

@@ -14,7 +14,7 @@ from cmbpo.envs.copies.vector import VectorCopies
 from cmbpo.envs.failures import EnvironmentFailure
 from cmbpo.envs.making import time_limit
 from cmbpo.envs.random_steps import Transitions, random_steps
-from cmbpo.envs.spaces import entries, rescaled
+from cmbpo.envs.spaces import rescaled, rows_of
 from cmbpo.settings.schema import EnvSettings
 from cmbpo.tasks.task import Task
 
@@ -84,9 +84,7 @@ class CustomTask(Task):
         """Observations as the policy takes them; of a Dict, its entries one after the other."""
         if not isinstance(obs, Mapping):
             return super().as_rows(obs)
-        shaped = [(np.asarray(x, float), s) for _, x, s in entries(obs, self._obs_space)]
-        rows = [x.reshape(*x.shape[: x.ndim - len(s.shape)], -1) for x, s in shaped]
-        return np.concatenate(rows, axis=-1)
+        return rows_of(obs, self._obs_space)
 
     def in_units(self, act: Float[Any, "*batch act"]) -> Float[Any, "*batch act"]:
         """The environment's action for a policy's, which is within [−1, 1]."""

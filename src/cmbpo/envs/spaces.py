@@ -63,6 +63,32 @@ def entry_names(space: gymnasium.Space) -> tuple[str, ...]:
     return tuple(f"{name}_{i}" for name, size in sizes for i in range(size))
 
 
+class WrongEntryError(ValueError):
+    """An entry of an observation that is a Dict is missing, or of another shape."""
+
+
+def rows_of(obs: Mapping[str, Any], space: gymnasium.Space) -> Float[np.ndarray, "*batch obs"]:
+    """The entries of one observation, or of a batch, one after the other."""
+    rows = []
+    for name, value, inner in entries(obs, space):
+        seen = np.asarray(np.nan if value is None else value, float)
+        batch = seen.shape[: seen.ndim - len(inner.shape)]
+        if value is None or seen.shape != (*batch, *inner.shape):
+            what = "is missing" if value is None else f"has the shape {seen.shape}"
+            raise WrongEntryError(
+                f"the entry {name!r} of the observation {what}; allowed: {inner.shape}, behind the"
+                " same number of rows for each entry"
+            )
+        rows.append(seen.reshape(*batch, -1))
+    if len({row.shape[:-1] for row in rows}) > 1:
+        shapes = ", ".join(str(row.shape[:-1]) for row in rows)
+        raise WrongEntryError(
+            f"the entries of the observation have different numbers of rows, {shapes}; allowed: the"
+            " same for each"
+        )
+    return np.concatenate(rows, axis=-1)
+
+
 def entries(obs: Any, space: gymnasium.Space, name: str = "obs") -> Iterator[tuple[str, Any, Any]]:
     """What an observation holds for each of `parts(space)`: its name, what is there, its space.
 
