@@ -124,9 +124,9 @@ from cmbpo.training import loop
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
 
-def resident(row):
+def resident(moment):
     with open("/proc/self/statm") as file:
-        print("resident", row["Train/Epoch"], int(file.read().split()[1]) * PAGE, flush=True)
+        print("resident", moment.row["Train/Epoch"], int(file.read().split()[1]) * PAGE, flush=True)
 
 run = loop.run
 loop.run = lambda settings: run(settings, callbacks=[resident])

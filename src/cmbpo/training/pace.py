@@ -23,6 +23,8 @@ from cmbpo.training.protocol import Wait
 OVER_FLOOR = (1.3, 3.0)
 """Seconds of learning over those of its matrix products alone, at best and at worst: small networks
 and loaded machines take longer (`cmbpo bench update`)."""
+COMPILING = (5.0, 30.0)
+"""Seconds until every program is compiled: all kept by an earlier run, or none."""
 LEAST_ON_GPU = 0.05
 """Seconds below which no update of an on-policy learner comes on a GPU, whose kernels are short."""
 FIRST_EPOCHS = 60
@@ -161,7 +163,10 @@ def expected(settings: TrainSettings, task: Task) -> str | None:
     if isinstance(task, SimulatedTask):
         rate = simulator_rate(task, settings.num_envs, steps=10, rounds=2)
         acting, beside = settings.total_steps / rate, ""
-    least, most = (words(over * learning + acting) for over in OVER_FLOOR)
+    least, most = (
+        words(over * learning + acting + compiling)
+        for over, compiling in zip(OVER_FLOOR, COMPILING, strict=True)
+    )
     span = least if least == most else f"{least} to {most}"
     return f"expected time: {span} on this machine{beside}; told more exactly once it learns"
 
