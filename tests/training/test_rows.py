@@ -10,7 +10,7 @@ from cmbpo.data.ledger import Episode
 from cmbpo.envs.find import find_task
 from cmbpo.settings.presets import preset
 from cmbpo.training import device, rows
-from cmbpo.training.trainer import Trainer
+from cmbpo.training.loop import make_trainer
 from tests.envs.test_custom_task import Cart, limited
 from tests.tiny import tiny_of
 
@@ -21,7 +21,7 @@ def written(algo: str, **changes) -> rows.Row:
     """The row of a first update on an environment whose costs and ends have to be learned."""
     settings = tiny_of(preset(algo, OWN), **{"device": "cpu", "cost_limit": 5.0, **changes})
     device.use("cpu")
-    trainer = Trainer(settings, find_task(settings, lambda: limited(Cart)))
+    trainer = make_trainer(settings, find_task(settings, lambda: limited(Cart)))
     trainer.warm_up()
     row = trainer.step()
     trainer.close()
@@ -31,7 +31,8 @@ def written(algo: str, **changes) -> rows.Row:
 @pytest.fixture(scope="module")
 def found() -> dict[str, rows.Row]:
     two = {"env.cost_key": ("cost", "far"), "cost_limit": (5.0, 2.0)}
-    return {"cmbpo": written("cmbpo"), "ppo-lag": written("ppo-lag"), "cpo": written("cpo", **two)}
+    one = {algo: written(algo) for algo in ("cmbpo", "ppo-lag", "sac-lag")}
+    return {**one, "cpo": written("cpo", **two)}
 
 
 @pytest.mark.slow
@@ -39,14 +40,14 @@ def test_every_column_that_is_written_is_listed(found):
     per_cost = [
         column.of(name) for column in PROGRESS if column.per_cost for name in ("cost", "far")
     ]
-    for algo in ("cmbpo", "ppo-lag"):
+    for algo in ("cmbpo", "ppo-lag", "sac-lag"):
         assert found[algo].keys() <= set(PROGRESS), algo
     assert found["cpo"].keys() <= {*PROGRESS, *per_cost}
 
 
 @pytest.mark.slow
 def test_every_column_that_is_listed_is_written_by_some_algorithm(found):
-    assert set(PROGRESS) == found["cmbpo"].keys() | found["ppo-lag"].keys()
+    assert set(PROGRESS) == set().union(*(found[algo] for algo in ("cmbpo", "ppo-lag", "sac-lag")))
 
 
 @pytest.mark.slow
