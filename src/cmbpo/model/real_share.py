@@ -12,9 +12,11 @@ def real_share(
 ) -> float:
     """α(π), from the mean disagreement D̄ now and D̄₀ on the first data.
 
-    paper:         α = 1 − (1 − α₀)·D̄₀/D̄, the smallest with (1 − α)·D̄ ≤ d_m (eq. 12)
-    proportional:  α = α₀·D̄/D̄₀ (the authors' code)
-    constant:      α = α₀ (ablation)
+        paper:         α = 1 − (1 − α₀)·D̄₀/D̄, the smallest with (1 − α)·D̄ ≤ d_m (eq. 12)
+        proportional:  α = α₀·D̄/D̄₀ (the authors' code)
+        constant:      α = α₀ (ablation)
+
+    How many real steps that comes to is bounded by `real_samples`.
     """
     if rule == "constant":
         return first_alpha

@@ -37,9 +37,11 @@ def cut_rule(
 ) -> Cut:
     """The rule by its name, at an update, for the limit d_H.
 
-    trajectory:  Σ D_KL^E ≤ d_H for each (eq. 13, paper)
-    batch:       for a quantile of the batch, and each at most a hundredfold
-    schedule:    (a, b, n), a horizon from a to b over n updates
+        trajectory:  Σ D_KL^E ≤ d_H for each (eq. 13, paper)
+        batch:       for a quantile of the batch, and each at most a hundredfold
+        schedule:    (a, b, n), a horizon from a to b over n updates
+
+    A trajectory that is cut has not ended: V stands for what would have followed.
     """
     d_H, inf = jnp.asarray(limit, jnp.float32), jnp.array(jnp.inf)
     longest = jnp.array(max_horizon)
