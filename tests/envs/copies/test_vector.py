@@ -146,5 +146,7 @@ def test_a_cost_that_is_missing_later_is_said():
     simulator = Simulator(forgetful, N, seed=0)
     for _ in range(4):
         simulator.step(np.zeros((N, 1)))
-    with pytest.raises(ValueError, match="a step reports no cost: its info is empty; allowed: info with 'cost'"):
+    with pytest.raises(
+        ValueError, match="a step reports no cost: its info is empty; allowed: info with 'cost'"
+    ):
         simulator.step(np.zeros((N, 1)))
