@@ -1,5 +1,7 @@
 """Statistics against their definitions, against SciPy, and against rliable's own numbers."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -222,6 +224,7 @@ def test_a_crossing_counts_the_cost_so_far_and_judges_what_follows():
     # two standard errors are 0.2
     assert [found.holds(limit) for limit in (5.19, 4.81)] == [None, None]
     assert (found.holds(5.21), found.holds(4.79)) == (True, False)
+    assert replace(found, next_error=0.0).holds(5.0) is True, "at most the limit"
 
 
 def test_a_crossing_before_the_first_row_of_progress_has_cost_its_share():

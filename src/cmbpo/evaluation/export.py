@@ -67,8 +67,8 @@ class Format(NamedTuple):
     """What is typed where it is used; `{file}` and `{name}` stand for its name."""
 
 
-def export(folder: Path, path: Path, *, best: bool = False, trusted: bool = False) -> None:
-    """Write the policy of a run to a file of the kind that its suffix says.
+def export(folder: Path, path: Path, *, best: bool = False, trusted: bool = False) -> str:
+    """Write the policy of a run to a file of the kind that its suffix says; what it is worth.
 
     Beside an .npz file its reader, numpy_policy.py, is put. Only files that an export wrote before
     are replaced, and each at once; the module of an environment that the run names is imported only
@@ -96,6 +96,7 @@ def export(folder: Path, path: Path, *, best: bool = False, trusted: bool = Fals
         _write_reader(reader)
     with whole_file(path) as file:
         file.write(content)
+    return worth.sentence(run, best=best, env_steps=steps_of(run, best=best))
 
 
 def facts(run: Run, task: Task, *, best: bool = False) -> dict[str, str]:
@@ -225,8 +226,7 @@ FORMATS = {
 
 def main(folder: Path, path: Path, *, best: bool = False, trusted: bool = False) -> None:
     """Export, and say what it is worth and how the file is used."""
-    export(folder, path, best=best, trusted=trusted)
+    worth_told = export(folder, path, best=best, trusted=trusted)
     print(f"{path}: the deterministic policy of {folder}")
-    run = Run.open(folder, trusted=trusted)
-    print(worth.sentence(run, best=best, env_steps=steps_of(run, best=best)))
+    print(worth_told)
     print(FORMATS[path.suffix].use.format(file=path.name, name=path.stem, reader=READER))

@@ -150,7 +150,7 @@ class Crossing:
         None where it is less than two standard errors away: to call that held would reward noise.
         """
         beyond = self.next_cost - limit
-        return bool(beyond < 0.0) if abs(beyond) >= 2.0 * self.next_error else None
+        return bool(beyond <= 0.0) if abs(beyond) >= 2.0 * self.next_error else None
 
 
 def first_window(

@@ -93,7 +93,6 @@ def lender(settings: TrainSettings) -> Run:
 
 def lent(other: Run, template: Any, settings: TrainSettings, *, under: str) -> Any:
     """That part of what another run has saved, as `template` is."""
-    require_fit(settings, other.settings, str(other.folder))
     try:
         return other.load(template, under=under)
     except UnlikeError as error:

@@ -14,6 +14,7 @@ from cmbpo import interruption
 from cmbpo.envs.find import IN_PYTHON, find_task
 from cmbpo.envs.making import Environment
 from cmbpo.networks import Actor
+from cmbpo.runs.copying import lender
 from cmbpo.runs.curves import plot_run
 from cmbpo.runs.errors import NonFiniteError
 from cmbpo.runs.own_files import require_own_files
@@ -56,7 +57,7 @@ def run(
         trainer = make_trainer(settings, task)
         with closing(trainer):
             if settings.init_from is not None:
-                trainer.take_over(Run.open(settings.init_from))
+                trainer.take_over(lender(settings))
             notes = {"backend": backend, "horizon": task.horizon}
             with Run.create(settings, notes) as folder:
                 keeper = Keeper(trainer, folder)
@@ -90,7 +91,7 @@ def resume(
         with closing(trainer):
             keeper = Keeper(trainer, opened)
             if not keeper.restore(start_anew=start_anew) and settings.init_from is not None:
-                trainer.take_over(Run.open(settings.init_from))
+                trainer.take_over(lender(settings))
             return opened.folder, _loop(trainer, opened, keeper, callbacks, interrupted)
 
 
