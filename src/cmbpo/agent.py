@@ -86,7 +86,8 @@ class Agent:
 
         It goes on where it stands, in the run folder it has, also after `cmbpo.load`. Updates are
         whole: steps that a call takes beyond its number count for the next one, so that the rows
-        of progress.csv are those of a single call with the sum.
+        of progress.csv are those of a single call with the sum; but where noise fades at the end
+        (`policy.quiet_end`) it fades at the end of each call.
 
         A callback gets the agent and the row after each update, and ends training by returning
         False. Within it the agent acts, is evaluated and saved with the policy of that update.

@@ -167,14 +167,16 @@ class Actor(eqx.Module):
 class Policy(Actor):
     """π_θ(a|s): a Gaussian with a tanh network as mean and one deviation for all states.
 
-    θ is (`net`, `log_std`). `normaliser` is no part of θ: an update keeps it. Where the policy
-    `compresses`, the net sees sign(z)·log(1 + |z|) of an observation z in standard units: those
-    units are of the first steps, later states lie tens of them away, and tanh is flat there.
+    θ is (`net`, `log_std`). `normaliser` and `noise`, the factor on the deviation, are no part of
+    θ: an update keeps them. Where the policy `compresses`, the net sees sign(z)·log(1 + |z|) of an
+    observation z in standard units: those units are of the first steps, later states lie tens of
+    them away, and tanh is flat there.
     """
 
     net: Mlp
     log_std: Float[Array, " act"]
     normaliser: Normaliser
+    noise: Float[Array, ""]
     compresses: bool = eqx.field(static=True)
 
     def __init__(
@@ -194,10 +196,16 @@ class Policy(Actor):
         self.net = Mlp(widths, activation=jnp.tanh, last_scale=last_layer_scale, key=key)
         self.log_std = jnp.full(n_act, log_std, dtype=float)
         self.normaliser = identity_normaliser(n_obs)
+        self.noise = jnp.ones(())
+
+    @property
+    def log_deviation(self) -> Float[Array, " act"]:
+        """log σ of the actions."""
+        return self.log_std + jnp.log(self.noise)
 
     def __call__(self, obs: Float[Array, " obs"]) -> Gaussian:
         """The distribution over actions in one state."""
-        return Gaussian(self.net(self.seen(obs)), self.log_std)
+        return Gaussian(self.net(self.seen(obs)), self.log_deviation)
 
     def seen(self, obs: Float[Array, " obs"]) -> Float[Array, " obs"]:
         """What the net sees of an observation."""
@@ -206,7 +214,7 @@ class Policy(Actor):
 
     def act(self, obs: Float[Array, " obs"], noise: Float[Array, " act"]) -> Float[Array, " act"]:
         """μ(s) + σ·noise."""
-        return self(obs).mean + jnp.exp(self.log_std) * noise
+        return self(obs).mean + jnp.exp(self.log_deviation) * noise
 
 
 LOG_STD_RANGE = (-5.0, 2.0)

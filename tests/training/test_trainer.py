@@ -1,5 +1,6 @@
 """Whole updates, phase by phase, and what cannot be trained with."""
 
+import json
 from dataclasses import replace
 
 import equinox as eqx
@@ -11,8 +12,12 @@ import pytest
 import cmbpo
 from cmbpo import columns
 from cmbpo.envs.find import find_task
+from cmbpo.networks import Policy
+from cmbpo.runs import checkpoint
+from cmbpo.runs.array_file import arrays_in, write_whole
 from cmbpo.runs.errors import NonFiniteError
 from cmbpo.runs.run_folder import Run
+from cmbpo.runs.tables import read_table
 from cmbpo.tasks.point_circle import PointCircle
 from cmbpo.training import loop
 from cmbpo.training.trainer import Trainer
@@ -142,3 +147,43 @@ def test_a_restored_trainer_goes_on_to_the_bit():
     for name, value in expected.items():
         if not columns.is_time(name):
             assert str(found[name]) == str(value), name
+
+
+def test_a_run_ends_quietly_and_is_loud_again_where_it_goes_on(tmp_path):
+    """Also from a checkpoint in the middle of the fading, to the bit."""
+    settings = tiny("cmbpo", tmp_path / "whole", total_steps=steps(4), policy__quiet_end=0.5)
+    whole, policy = loop.run(settings)
+    assert isinstance(policy, Policy)
+    assert 0.1 < float(policy.noise) < 0.3
+    told = read_table(whole / "progress.csv")[columns.POLICY_STD]
+    assert float(told[-1]) == pytest.approx(float(jnp.exp(policy.log_deviation).mean()), rel=1e-4)
+
+    cut = replace(settings, log_dir=str(tmp_path / "cut"))
+    halfway, _ = loop.run(cut, [lambda moment: moment.row[columns.UPDATE] != 3])
+    _, resumed = loop.resume(halfway)
+    same = jax.tree.map(lambda x, y: bool((x == y).all()), resumed, policy)
+    assert all(jax.tree.leaves(same))
+
+    _, further = loop.resume(whole, total_steps=steps(40), callbacks=[lambda moment: False])
+    assert isinstance(further, Policy)
+    assert float(further.noise) == 1.0
+
+
+def test_a_checkpoint_of_before_there_was_a_quiet_end_acts_and_goes_on(tmp_path):
+    folder, policy = loop.run(tiny("cmbpo", tmp_path, total_steps=steps(1)))
+    (newest, *_) = Run.open(folder).checkpoints()
+    members = arrays_in(newest.read_bytes())
+    header = json.loads(members.pop("manifest").tobytes())
+    without = members.pop("leaves/learner/policy/noise")
+    header["leaves"].remove("learner/policy/noise")
+    members["manifest"] = np.frombuffer(json.dumps(header).encode(), np.uint8)
+    kept = {name: members[f"leaves/{name}"] for name in header["leaves"]}
+    checksum = checkpoint._checksum(members["manifest"].tobytes(), kept)
+    members["checksum"] = np.frombuffer(checksum, np.uint8)
+    write_whole(newest, members)
+    assert float(without) == 1.0
+    loaded = cmbpo.load(folder)
+    same = jax.tree.map(lambda x, y: bool((x == y).all()), loaded.policy, policy)
+    assert all(jax.tree.leaves(same))
+    assert np.isfinite(loaded.predict(np.zeros(len(PointCircle().obs_names)), False)).all()
+    loop.resume(folder, total_steps=steps(2))

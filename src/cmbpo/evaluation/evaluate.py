@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -255,6 +256,9 @@ def load_policy(run: Run, task: Task, *, best: bool = False) -> Actor:
             key=jax.random.key(0),
         )
     )
+    if isinstance(template, Policy):
+        # A policy of an older version says nothing of it.
+        template = eqx.tree_at(lambda p: p.noise, template, jnp.ones(()))
     under = "learner/policy"
     policy = run.load_best(template).state if best else run.load(template, under=under)
     for path, leaf in jax.tree_util.tree_leaves_with_path(policy):

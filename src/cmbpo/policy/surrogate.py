@@ -41,7 +41,7 @@ class Surrogate:
 
 
 def flatten(policy: Policy) -> tuple[Theta, Callable[[Theta], Policy]]:
-    """θ as one vector (network and log-deviation, not the normaliser), and the way back."""
+    """θ as one vector (network and log-deviation, no more of the policy), and the way back."""
     theta, unravel = ravel_pytree((policy.net, policy.log_std))
 
     def rebuild(theta: Theta) -> Policy:
@@ -96,7 +96,7 @@ def _fisher(policy: Policy, obs: Array, valid: Array) -> Callable[[Theta], Theta
     # Linearised once: every product of conjugate gradients then reuses the activations.
     _, push = jax.linearize(lambda net: jax.vmap(net)(x), policy.net)
     pull = jax.linear_transpose(push, policy.net)
-    precision = jnp.exp(-2.0 * policy.log_std)[None, :]
+    precision = jnp.exp(-2.0 * policy.log_deviation)[None, :]
     weight = (valid / jnp.maximum(valid.sum(), 1))[:, None]
 
     def product(v: Theta) -> Theta:

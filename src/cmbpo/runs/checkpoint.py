@@ -34,7 +34,10 @@ RENAMED = {
 GONE = ("learner/improvement", "learner/model/quality/Model/")
 """Parts that older versions saved and that nothing depends on any more: CPO's own state, and how
 the last fit of learned costs went, which the next fit tells anew."""
-TOLD_ANEW = ("learner/model/quality/cost/", "best/", "simulator/restarts")
+TOLD_ANEW = (
+    *("learner/model/quality/cost/", "learner/policy/noise"),
+    *("best/", "simulator/restarts"),
+)
 """Parts that a checkpoint of an older version may lack: a run that goes on starts them as new."""
 
 

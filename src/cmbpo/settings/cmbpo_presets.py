@@ -96,6 +96,8 @@ DEFAULT = {
     # With mean 0 and σ = 0.6 one cheetah in seven is on its back after 600 steps; at 0.37 none is.
     "policy.log_std": -1.0,
     "policy.last_layer_scale": 0.01,
+    # Of six cheetahs that kept their limit with noise, five broke it without, one by 170.
+    "policy.quiet_end": 0.2,
     "policy.normalise": True,
     "policy.compress": True,
     "advantage.discount": 0.995,
@@ -137,6 +139,7 @@ _BY_HAND = {
     "episode_growth": 1.02,
     "policy.last_layer_scale": 0.01,
     "policy.log_std": -1.0,
+    "policy.quiet_end": 0.0,
     "policy.normalise": False,
     "policy.compress": False,
     "critic.members": 3,

@@ -23,7 +23,8 @@ from cmbpo.settings.ranges import (
 from cmbpo.settings.registry import algorithm_name, preset_names
 
 BOOKKEEPING = ("total_steps", "log_dir", "device", "checkpoint_every", "wandb")
-"""Settings that change nothing of what is learned up to a step: how long, where, and how noted."""
+"""Settings that change nothing of what is learned up to a step: how long, where, and how noted. Of
+how long depends where `policy.quiet_end` begins."""
 
 
 def _require(condition: bool, name: str, value: object, allowed: str) -> None:
@@ -42,7 +43,10 @@ class PolicySettings(Group):
     log_std: Number = -0.5
     """Initial logarithm of the standard deviation (SAC-L: before the tanh)."""
     min_std: NotNegative = 0.0
-    """Least standard deviation: an update never explores less."""
+    """Least standard deviation: an update never explores less, but for `quiet_end`."""
+    quiet_end: Fraction = 0.0
+    """Share of total_steps, at the end, in which the noise fades to a tenth: what is learned there
+    keeps its limit without noise too."""
     last_layer_scale: NotNegative = 1.0
     """Factor on the initial weights of the last layer; small: it starts near zero torque."""
     normalise: bool = False

@@ -211,7 +211,7 @@ def improve(
     # After the step, outside the trust region: the step may lower σ, exploration must not end.
     std = jnp.maximum(jnp.exp(policy.log_std), settings.policy.min_std)
     policy = eqx.tree_at(lambda p: p.log_std, policy, jnp.log(std))
-    return policy, state, step, std.mean()
+    return policy, state, step, jnp.exp(policy.log_deviation).mean()
 
 
 @jax.jit

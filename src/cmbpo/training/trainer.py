@@ -21,6 +21,7 @@ from cmbpo.model import state as model
 from cmbpo.model.state import Imagined, Model
 from cmbpo.model.world import KnownTask, NothingKnown
 from cmbpo.networks import Policy
+from cmbpo.policy import quiet_end
 from cmbpo.runs.copying import lent
 from cmbpo.runs.errors import NonFiniteError
 from cmbpo.runs.run_folder import Run
@@ -204,6 +205,14 @@ class Trainer:
         key, key_model, _, key_imagine, key_improve, key_critic = jax.random.split(now.key, 6)
         self._set(key=key)
 
+        loud = quiet_end.noise(
+            first_step,
+            total_steps=self.settings.total_steps,
+            quiet_end=self.settings.policy.quiet_end,
+        )
+        # Before anything acts: an update is of one policy.
+        acting = eqx.tree_at(lambda p: p.noise, now.policy, jnp.asarray(loud, jnp.float32))
+        self._set(policy=acting)
         with self.phase(columns.COLLECT):
             samples_wanted = self._real_samples()
             real = self._collect(-(-samples_wanted // self.settings.num_envs))
