@@ -71,6 +71,26 @@ def test_a_small_archive_is_passed_more_often(epochs: int, fit_rows: int, rows: 
     assert EnsembleSettings(epochs=epochs, fit_rows=fit_rows).most_epochs(rows) == most
 
 
+@pytest.mark.parametrize(
+    ("task", "first_real"),
+    [("HalfCheetahSafe", 15_000), ("AntSafe", 20_000), ("AntCircle", 20_000)],
+)
+def test_the_released_preset_is_the_authors_code_not_the_print(task: str, first_real: int):
+    s = preset("cmbpo", task, "released")
+    assert s.real_share.first_alpha * s.batch_size == first_real
+    assert (s.real_share.rule, s.real_share.min_real) == ("proportional", 500)
+    assert (s.num_envs, s.first_episode, s.archive_size) == (1, None, 300_000)
+    assert (s.cost_estimate.source, s.cost_estimate.target) == ("batch", 1.0)
+    assert s.advantage.apart
+    assert not s.critic.bound_cost
+    assert (s.ensemble.members, s.ensemble.elites, s.rollout.max_horizon) == (7, 5, 34)
+
+
+def test_only_cmbpo_has_a_released_preset():
+    with pytest.raises(ValueError, match=r"'released'; there are default, paper$"):
+        preset("cpo", "AntSafe", "released")
+
+
 def test_an_unknown_preset_is_named():
     with pytest.raises(ValueError, match=r"'fast'; there are default, paper"):
         preset("cpo", "AntSafe", "fast")

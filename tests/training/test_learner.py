@@ -55,6 +55,37 @@ def test_v_c_is_shown_as_it_is_used_and_a_runaway_network_in_its_loss(bound_cost
     assert (float(told.cost_loss[0]) > 1e3) == bound_cost
 
 
+@pytest.mark.parametrize("apart", [True, False])
+def test_advantages_are_of_one_scale_with_the_batch_or_with_their_own_kind(apart):
+    """Imagined rewards are 100 larger here: together they are what is good, apart they are not."""
+    start = preset("cmbpo", "PointCircle-v0")
+    settings = replace(
+        start, batch_size=2 * ROWS * COPIES, advantage=replace(start.advantage, apart=apart)
+    )
+    now = learner.start(settings, PointCircle())
+    noise = jax.random.normal(jax.random.key(1), (2, ROWS, COPIES))
+    parts = [
+        eqx.tree_at(
+            lambda s: (s.reward, s.cost, s.last),
+            some_steps(),
+            (noise[i] + 100.0 * i, (noise[i] + i)[..., None], jnp.ones((ROWS, COPIES), bool)),
+        )
+        for i in range(2)
+    ]
+    samples, shown = learner.gather(now.critic, now.cost_critic, parts, settings)
+    real, imagined = jnp.split(samples.advantage, 2)
+    of_cost = jnp.split(samples.cost_advantage[:, 0], 2)
+    assert float(shown.advantage) == pytest.approx(50.0, abs=2.0), "as it is, before any scale"
+    if apart:
+        for part in (real, imagined):
+            assert float(part.mean()) == pytest.approx(0.0, abs=1e-5)
+            assert float(part.std()) == pytest.approx(1.0, abs=1e-4)
+        assert [float(c.mean()) for c in of_cost] == pytest.approx([0.0, 0.0], abs=1e-5)
+    else:
+        assert float(real.max()) < 0.0 < float(imagined.min())
+        assert float(of_cost[1].mean() - of_cost[0].mean()) > 0.5
+
+
 @pytest.mark.parametrize(
     ("source", "imagined", "used"),
     [

@@ -2,6 +2,7 @@
 
 `paper`: the hyperparameter table of appendix B (CMBPO) and the settings of the published baseline
 runs, with only the repairs without which the printed algorithm does not run (docs/deviations.md).
+`released`: CMBPO as the authors published its code, which differs from the print.
 `default`: what came closest to holding the limit; docs/results.md has the measurements.
 
 A preset is one table of numbers for every robot, and the exceptions that single tasks need.

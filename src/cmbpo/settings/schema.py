@@ -95,6 +95,9 @@ class AdvantageSettings(Group):
     terminal_cost_steps: NotNegative | None = None
     """Steps for which a terminal step is taken to go on costing what it cost. None: what V_c says
     of the terminal state."""
+    apart: bool = False
+    """Centre and standardise the advantages of real and of imagined steps each by themselves (the
+    authors' code), not as one batch."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -304,7 +307,8 @@ class TrainSettings(Group):
     env_id: str = "PointCircle-v0"
     """Task: {tasks}; or an environment of your own, as in my_package:MyRobot-v0."""
     preset: str = "default"
-    """Where the settings start from: default, or paper (the printed algorithm)."""
+    """Where the settings start from: default, paper (the printed algorithm), or released (the
+    authors' code; CMBPO only)."""
     seed: Annotated[int, Range(0, 2**32 - 1)] = 0
     """Seed of everything random in the run."""
     total_steps: Annotated[int, Range(1, 10**12)] = 1_000_000

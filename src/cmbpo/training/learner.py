@@ -156,6 +156,8 @@ def gather(
         cost_min=jnp.min(jnp.where(seen, cost_value, jnp.inf), axis=1),
         cost_max=jnp.max(jnp.where(seen, cost_value, -jnp.inf), axis=1),
     )
+    if s.apart:
+        return join([advantage.normalise(part) for part in estimates], settings.batch_size), values
     return advantage.normalise(samples), values
 
 
