@@ -11,6 +11,7 @@ import pytest
 
 import cmbpo
 from cmbpo.agent import _callbacks
+from cmbpo.evaluation import numpy_policy
 from cmbpo.settings.presets import preset
 from tests.envs.test_custom_task import Cart, limited
 from tests.tiny import rows, tiny
@@ -37,8 +38,11 @@ def test_an_agent_of_settings_has_exactly_these():
     assert cmbpo.Agent.of_settings(settings).settings is settings
 
 
-def test_an_agent_that_has_not_learned_says_so():
+def test_an_agent_that_has_not_learned_says_so(tmp_path):
     agent = cmbpo.Agent("cpo")
+    assert repr(agent) == "<cmbpo.Agent: cpo on PointCircle-v0, seed 0, not trained yet>"
+    with pytest.raises(ValueError, match="no policy yet"):
+        agent.export(tmp_path / "policy.npz")
     with pytest.raises(ValueError, match=r"no policy yet: call learn\(\) first, or cmbpo.load"):
         agent.predict(np.zeros(4))
     with pytest.raises(ValueError, match="no policy yet"):
@@ -54,7 +58,8 @@ def learned(tmp_path_factory):
 
 
 def test_callbacks_get_the_row_of_each_update(learned):
-    _, seen = learned
+    agent, seen = learned
+    assert repr(agent) == f"<cmbpo.Agent: trpo on PointCircle-v0, seed 0, {agent.folder}>"
     assert [row["TotalEnvSteps"] for row in seen] == [600, 1000]
     assert [row["Train/Epoch"] for row in seen] == [1, 2]
 
@@ -269,6 +274,10 @@ def test_an_agent_learns_acts_and_comes_back_from_an_environment_made_in_python(
     act = agent.predict(obs)
     assert act.min() >= -1.0
     assert act.max() <= 3.0
+    said = agent.export(tmp_path / "robot" / "policy.npz")
+    assert said.startswith("what it costs is not known")
+    on_robot = numpy_policy.load(tmp_path / "robot" / "policy.npz")
+    np.testing.assert_allclose(on_robot(obs), act, atol=1e-5)
     with pytest.raises(ValueError, match="was made in Python"):
         cmbpo.load(agent.folder)
     for given in (make, make()):

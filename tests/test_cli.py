@@ -369,6 +369,12 @@ def test_an_output_that_is_full_or_unread_is_no_traceback():
     assert (unread.returncode, unread.stderr) == (141, "")
 
 
+def test_help_that_nobody_reads_is_no_traceback():
+    """It ends in SystemExit, and is written as it ends."""
+    unread = shell("cmbpo train --help | true; exit ${PIPESTATUS[0]}")
+    assert (unread.returncode, unread.stderr) == (141, "")
+
+
 def test_help_fits_an_ascii_output():
     done = shell("cmbpo train --help", PYTHONIOENCODING="ascii")
     assert (done.returncode, done.stderr) == (0, "")

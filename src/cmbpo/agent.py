@@ -14,6 +14,7 @@ from cmbpo.envs.find import find_task, name_of
 from cmbpo.envs.making import Environment
 from cmbpo.envs.spaces import WrongEntryError
 from cmbpo.evaluation import evaluate as evaluation
+from cmbpo.evaluation import export as exported
 from cmbpo.networks import Actor
 from cmbpo.runs.copying import copy_run, lender
 from cmbpo.runs.run_folder import Run
@@ -208,6 +209,25 @@ class Agent:
         return evaluation.evaluate(
             self._trained(), self.task, episodes=episodes, seed=seed, cost_limits=limits
         )
+
+    def export(self, path: str | Path) -> str:
+        """Write the policy without its noise for a robot, by the suffix: .npz, .onnx or .h.
+
+        What `cmbpo export` does; also a sentence on what the policy is worth.
+        """
+        self._trained()
+        if self._checkpoint is not None:
+            self._checkpoint()
+        assert self.folder is not None
+        return exported.export(
+            self.folder, Path(path), best=self._is_best, trusted=self._trusted, env=self._env
+        )
+
+    def __repr__(self) -> str:
+        """What it is, and where."""
+        s = self.settings
+        where = "not trained yet" if self.folder is None else str(self.folder)
+        return f"<cmbpo.Agent: {s.algo} on {s.env_id}, seed {s.seed}, {where}>"
 
     def _trained(self) -> Actor:
         if self.policy is None:

@@ -488,8 +488,11 @@ def main() -> None:
     command = f"cmbpo {args[0]}" if args and args[0] in COMMANDS else "cmbpo"
     with interruption.stopped_at_once():
         try:
-            _run(args)
-            sys.stdout.flush()
+            try:
+                _run(args)
+            finally:
+                # Here and not at exit, where nobody could be told: --help ends in SystemExit.
+                sys.stdout.flush()
         except Exception as error:
             if isinstance(error, OSError) and error.filename == streams.OUTPUT:
                 streams.go_silent(1)

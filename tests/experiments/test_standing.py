@@ -129,6 +129,13 @@ def test_the_table_has_those_that_went_furthest_first_and_best_first_among_them(
     ]
 
 
+def test_no_limit_is_said_to_hold_before_an_episode_has_ended(tmp_path):
+    record(tmp_path / "cpo-PointCircle/max-kl=0.01/seed-000", [math.nan] * 2, [0, 0], episode=300)
+    out = io.StringIO()
+    standing.show(jobs(tmp_path, KL)[:1], Console(file=out, width=100, highlight=False))
+    assert out.getvalue().split("\n")[3].split("  ")[-1].strip() == "no episode has ended yet"
+
+
 def test_arms_are_called_by_what_differs():
     names = standing.labels(plan.jobs("table1", seeds=[0], envs=["AntSafe"]))
     assert list(names.values()) == ["cmbpo", "cpo", "ppo-lag", "trpo-lag"]

@@ -15,6 +15,7 @@ from gymnasium.spaces import Box
 
 from cmbpo import columns
 from cmbpo.envs.find import find_task
+from cmbpo.envs.making import Environment
 from cmbpo.evaluation import c_policy, numpy_policy, onnx_policy, worth
 from cmbpo.evaluation.evaluate import load_policy
 from cmbpo.networks import Actor, Policy, SquashedPolicy
@@ -67,12 +68,19 @@ class Format(NamedTuple):
     """What is typed where it is used; `{file}` and `{name}` stand for its name."""
 
 
-def export(folder: Path, path: Path, *, best: bool = False, trusted: bool = False) -> str:
+def export(
+    folder: Path,
+    path: Path,
+    *,
+    best: bool = False,
+    trusted: bool = False,
+    env: Environment | None = None,
+) -> str:
     """Write the policy of a run to a file of the kind that its suffix says; what it is worth.
 
     Beside an .npz file its reader, numpy_policy.py, is put. Only files that an export wrote before
     are replaced, and each at once; the module of an environment that the run names is imported only
-    where it is `trusted`.
+    where it is `trusted`. `env` is the user's own, where it was made in Python.
     """
     if path.suffix not in FORMATS:
         raise RunError(
@@ -85,7 +93,7 @@ def export(folder: Path, path: Path, *, best: bool = False, trusted: bool = Fals
     if path.suffix == ".npz":
         _require_replaceable(reader, _is_reader)
     run = Run.open(folder, trusted=trusted)
-    task = find_task(run.settings, trusted=trusted)
+    task = find_task(run.settings, env, trusted=trusted)
     parts = arrays(load_policy(run, task, best=best), task.bounds)
     content = format.content(path.stem, parts, partial(facts, run, task, best=best))
     try:

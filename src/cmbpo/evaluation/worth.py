@@ -1,7 +1,8 @@
 """What an exported policy is worth: found without noise, which is how it acts on a robot.
 
-Training holds the limit with the noise it explores with, and the same policy without may cost far
-more. So an export says what an evaluation found, or that nobody has looked.
+Training holds the limit with the noise it explores with. Without, the same policy may cost more,
+and far more where noise does not fade at the end of a run. So an export says what an evaluation
+found, or that nobody has looked.
 """
 
 import json

@@ -153,6 +153,8 @@ def _cells(arm: ArmStanding, asked: int) -> tuple[str, ...]:
 
 def _verdict(arm: ArmStanding) -> str:
     """Whether the limit held, of how many seeds where they differ, and in what episodes."""
+    if not math.isfinite(arm.ret):
+        return "no episode has ended yet"
     held = sum(seed.cost <= 1.0 for seed in arm.seeds)
     words = ["yes" if arm.within else "no"]
     words += [f"{held} of {len(arm.seeds)} seeds"] if 0 < held < len(arm.seeds) else []

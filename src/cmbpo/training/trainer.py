@@ -15,13 +15,13 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from cmbpo import columns
 from cmbpo.algorithms.update import PolicyStep
 from cmbpo.columns import Column
+from cmbpo.data import quiet_end
 from cmbpo.data.archive import Archive
 from cmbpo.model import learned_cost_quality
 from cmbpo.model import state as model
 from cmbpo.model.state import Imagined, Model
 from cmbpo.model.world import KnownTask, NothingKnown
 from cmbpo.networks import Policy
-from cmbpo.policy import quiet_end
 from cmbpo.runs.copying import lent
 from cmbpo.runs.errors import NonFiniteError
 from cmbpo.runs.run_folder import Run

@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from cmbpo.data.quiet_end import QUIET, noise
 from cmbpo.networks import Policy
-from cmbpo.policy.quiet_end import QUIET, noise
 from cmbpo.policy.surrogate import surrogate
 from cmbpo.trajectory import Samples
 
