@@ -217,6 +217,16 @@ def test_a_setting_that_an_older_run_lacks_tells_the_others_apart(tmp_path):
     assert len(collect([tmp_path]).arms) == 3
 
 
+def test_runs_of_before_noise_faded_are_no_seeds_of_those_in_which_it_does(tmp_path):
+    old = fake(tmp_path / "a", ant(seed=0), episodes=30)
+    fake(tmp_path / "b", ant(seed=1), episodes=30)
+    config = json.loads((old / "config.json").read_text())
+    assert config["settings"]["policy"].pop("quiet_end") > 0.0
+    (old / "config.json").write_text(json.dumps(config))
+    labels = [arm.label for arm in collect([tmp_path]).arms]
+    assert labels == ["CMBPO", "CMBPO (policy.quiet_end 0.0)"]
+
+
 def test_arms_whose_names_are_too_long_stay_apart(tmp_path):
     for seed, epochs in enumerate((3, 4, 4)):
         critic = replace(ant().critic, hidden=(9,), members=5, learning_rate=0.5, epochs=epochs)

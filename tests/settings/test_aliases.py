@@ -15,9 +15,10 @@ import pytest
 from cmbpo.runs.config import settings_from_json
 from cmbpo.runs.errors import RunError
 from cmbpo.settings import aliases
-from cmbpo.settings.aliases import CONSTANTS, DERIVED, RENAMED, renamed, upgraded
+from cmbpo.settings.aliases import CONSTANTS, DERIVED, LATER, RENAMED, renamed, upgraded
 from cmbpo.settings.overrides import flat, names
 from cmbpo.settings.presets import preset
+from cmbpo.settings.schema import TrainSettings
 
 RESULTS = Path(__file__).parents[2] / "results"
 OLD_NAMES: dict[str, str] = {now: before for before, now in RENAMED.items()}
@@ -79,12 +80,19 @@ def test_one_with_another_constant_is_read_where_nothing_is_trained(name: str):
 
 
 def test_the_probes_may_have_been_any_number():
-    assert upgraded({"rollout.probe": 3}) == {}
+    assert upgraded({"rollout.probe": 3}) == LATER
 
 
 def test_names_of_today_are_left_as_they_are():
     today = {"seed": 3, "real_share.min_real": 500, "policy.hidden": [8]}
-    assert upgraded(today) == today
+    assert upgraded(today) == {**LATER, **today}
+
+
+def test_what_came_later_is_what_older_versions_did():
+    """Off; and no setting that a run has is replaced."""
+    defaults = flat(asdict(TrainSettings()))
+    assert {name: defaults[name] for name in LATER} == LATER
+    assert upgraded({"policy.quiet_end": 0.3})["policy.quiet_end"] == 0.3
 
 
 def committed() -> Iterator[tuple[str, dict[str, Any]]]:

@@ -37,6 +37,10 @@ CONSTANTS: dict[str, Any] = {
 }
 """What was a setting once, and the one value that is left of it."""
 
+LATER: dict[str, Any] = {"policy.quiet_end": 0.0, "advantage.apart": False}
+"""Settings that older versions did not know, and what these did: their runs are no seeds of an arm
+that does otherwise."""
+
 DERIVED = {"rollout.probe": "half of rollout.lanes"}
 """What was a setting and now follows from others."""
 
@@ -54,8 +58,8 @@ def is_older(name: str) -> bool:
 
 
 def by_todays_names(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings by dotted names, renamed where they have been."""
-    return {renamed(name): value for name, value in values.items()}
+    """Settings by dotted names, renamed where they have been, with those that came later."""
+    return {**LATER, **{renamed(name): value for name, value in values.items()}}
 
 
 def upgraded(values: Mapping[str, Any]) -> dict[str, Any]:
