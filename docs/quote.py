@@ -8,6 +8,7 @@ RESULTS = DOCS.parent / "results"
 QUOTES = {
     "claims": ("claims.md", "results.md"),
     "summary": ("summary.md", "results.md"),
+    "policies": ("policies.md", "results.md"),
     "table": ("benchmark.md", "benchmark.md"),
 }
 """By the name in `<!-- name -->` and `<!-- end of name -->`: which table, in which document."""

@@ -11,7 +11,7 @@ from scipy import stats
 
 from cmbpo.evaluation import evaluated
 from cmbpo.evaluation.evaluated import FILE, Episodes, Evaluated
-from cmbpo.report.final_policies import benchmark
+from cmbpo.report.final_policies import benchmark, kept_limits
 from cmbpo.report.published import PUBLISHED
 from cmbpo.report.reading.read import collect
 from cmbpo.report.summary import markdown
@@ -51,6 +51,20 @@ def test_policies_that_were_evaluated_stand_beside_what_is_published(tmp_path):
     assert ours[6].startswith("25.0 (")
     assert ours[7].startswith("850 (")
     assert [row[1] for row in theirs] == [other.method for other in PUBLISHED[TASK]]
+
+
+def test_it_is_counted_how_many_policies_keep_their_limit(tmp_path):
+    """The limit is 25: a mean of 12 keeps it, one of 31 does not; who was not asked is no policy."""
+    evaluate_to(run_of(tmp_path / "a", seed=0), 1600.0, [10.0] * 9 + [30.0])
+    evaluate_to(run_of(tmp_path / "b", seed=1), 1800.0, [31.0] * 10)
+    run_of(tmp_path / "c", seed=2)
+    (row,) = kept_limits(collect([tmp_path])).rows
+    assert row[:4] == [TASK, "CMBPO", "2", "1 of 2"]
+    low, high = stats.t.interval(0.95, 1, 21.5, stats.sem([12.0, 31.0]))
+    assert low < 0.0
+    assert row[4] == f"21.5 (0.0–{high:.1f})"
+    assert row[6] == "1 of 2"
+    assert row[8].startswith("850 (")
 
 
 def test_without_an_evaluation_the_last_episodes_of_training_stand_for_it_and_are_marked(tmp_path):

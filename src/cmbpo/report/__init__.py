@@ -38,7 +38,8 @@ def write(
 
     The figures are PNG and PDF, with tasks that are not in Table I in pictures of their own. The
     tables `summary.md` and `claims.md` are of the tasks of Table I, if there are any;
-    `benchmark.md` is of those that others have published numbers of.
+    `benchmark.md` is of those that others have published numbers of, `policies.md` of final
+    policies that were evaluated.
     `watch` is told how much of it is read, and then drawn. Where there is nothing to show, nothing
     is written.
     """
@@ -114,6 +115,7 @@ def _attempt(shown: Collection) -> Made:
         "summary": summary.summary(shown),
         "claims": claims.claims(shown),
         "benchmark": final_policies.benchmark(shown),
+        "policies": final_policies.kept_limits(shown),
     }
     return Made(page.page(shown, panels), tables, panels)
 

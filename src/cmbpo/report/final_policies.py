@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float
 
 from cmbpo import columns
-from cmbpo.evaluation.evaluated import Episodes
+from cmbpo.evaluation.evaluated import KINDS, Episodes, Evaluated
 from cmbpo.report.arms import ArmRuns
 from cmbpo.report.drawing.table import Table
 from cmbpo.report.published import PUBLISHED, Published
@@ -61,6 +61,39 @@ def final_policies(shown: Collection, tasks: Sequence[str]) -> Table:
 def benchmark(shown: Collection) -> Table:
     """The same of all tasks that others have published numbers of."""
     return final_policies(shown, [task for task in shown.tasks if task in PUBLISHED])
+
+
+def kept_limits(shown: Collection) -> Table:
+    """Of how many final policies the mean cost is within the limit, arm by arm.
+
+    Of those that were evaluated, without their noise and with it. Costs are per horizon.
+    """
+    sides = ("without noise", "with noise")
+    head = [f"{x} {side}" for side in sides for x in ("within the limit", "cost", "return")]
+    table = Table(["task", "arm", "policies", *head], words=2, parted=True)
+    for task in shown.tasks:
+        for arm in [arm for arm in shown.arms if task in arm.runs]:
+            known = [run.evaluated for run in arm.runs[task] if run.evaluated]
+            if not known:
+                continue
+            cells = []
+            for kind in KINDS:
+                episodes = [getattr(found, kind) for found in known]
+                rates = [_rates(x, found) for x, found in zip(episodes, known, strict=True)]
+                within = [
+                    (rate <= np.array(found.cost_limits)).all()
+                    for rate, found in zip(rates, known, strict=True)
+                ]
+                spent = [mean_interval(x, "{:.1f}".format, least=0.0) for x in np.stack(rates).T]
+                returns = [float(x.returns.mean()) for x in episodes]
+                cells += [f"{sum(within)} of {len(within)}", " and ".join(spent)]
+                cells.append(mean_interval(returns, "{:,.0f}".format))
+            table.rows.append([shown.title(task), arm.label, str(len(known)), *cells])
+    return table
+
+
+def _rates(episodes: Episodes, found: Evaluated) -> Float[np.ndarray, " cost"]:
+    return found.horizon * episodes.costs.sum(axis=0) / episodes.lengths.sum()
 
 
 def _row(arm: ArmRuns, runs: Sequence[Recorded]) -> list[str]:
