@@ -54,7 +54,7 @@ def test_policies_that_were_evaluated_stand_beside_what_is_published(tmp_path):
 
 
 def test_it_is_counted_how_many_policies_keep_their_limit(tmp_path):
-    """The limit is 25: a mean of 12 keeps it, one of 31 does not; who was not asked is no policy."""
+    """The limit is 25: a mean of 12 keeps it, one of 31 does not; the third was not evaluated."""
     evaluate_to(run_of(tmp_path / "a", seed=0), 1600.0, [10.0] * 9 + [30.0])
     evaluate_to(run_of(tmp_path / "b", seed=1), 1800.0, [31.0] * 10)
     run_of(tmp_path / "c", seed=2)
