@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from cmbpo.data.quiet_end import QUIET, noise
+from cmbpo.data.quiet_end import QUIET, next_noise
 from cmbpo.networks import Policy
 from cmbpo.policy.surrogate import surrogate
 from cmbpo.trajectory import Samples
@@ -17,16 +17,40 @@ from cmbpo.trajectory import Samples
 N_OBS, N_ACT, ROWS = 3, 2, 64
 
 
-def test_it_falls_by_as_much_in_each_step_of_the_last_share():
-    levels = [noise(t, total_steps=1000, quiet_end=0.2) for t in range(0, 1001, 50)]
-    assert levels[:17] == [1.0] * 17
-    ratios = [b / a for a, b in pairwise(levels[16:])]
-    assert ratios == pytest.approx([QUIET**0.25] * 4)
-    assert noise(1400, total_steps=1000, quiet_end=0.2) == pytest.approx(QUIET)
+def after(noise: float, *, env_steps: int, cost=0.0, quiet_end: float = 0.2, steps: float = 10.0):
+    return next_noise(
+        noise,
+        env_steps=env_steps,
+        total_steps=1000,
+        quiet_end=quiet_end,
+        steps=steps,
+        cost=np.atleast_1d(cost),
+        target=np.full(np.size(cost), 6.0),
+    )
+
+
+def test_within_the_target_it_falls_by_as_much_in_each_step():
+    level, levels = 1.0, []
+    for env_steps in range(700, 1001, 10):
+        level = after(level, env_steps=env_steps)
+        levels.append(level)
+    assert levels[:10] == [1.0] * 10, "until a fifth of the steps is left"
+    falls = [b / a for a, b in pairwise(levels[9:30])]
+    assert falls == pytest.approx([QUIET ** (10.0 / 200.0)] * 20)
+    assert levels[29:] == pytest.approx([QUIET, QUIET]), "and not further"
+
+
+@pytest.mark.parametrize("cost", [6.1, [0.0, 6.1], np.inf])
+def test_beyond_the_target_of_any_cost_it_waits(cost):
+    assert after(0.7, env_steps=900, cost=cost) == 0.7
+
+
+def test_a_run_that_goes_on_is_loud_again():
+    assert after(0.1, env_steps=700, cost=100.0) == 1.0
 
 
 def test_without_a_quiet_end_there_is_none():
-    assert {noise(t, total_steps=10, quiet_end=0.0) for t in (0, 10, 20)} == {1.0}
+    assert {after(0.1, env_steps=t, quiet_end=0.0) for t in (0, 999, 1100)} == {1.0}
 
 
 def policy(level: float) -> Policy:

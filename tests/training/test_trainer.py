@@ -151,10 +151,23 @@ def test_a_restored_trainer_goes_on_to_the_bit():
 
 def test_a_run_ends_quietly_and_is_loud_again_where_it_goes_on(tmp_path):
     """Also from a checkpoint in the middle of the fading, to the bit."""
-    settings = tiny("cmbpo", tmp_path / "whole", total_steps=steps(4), policy__quiet_end=0.5)
-    whole, policy = loop.run(settings)
+    settings = tiny(
+        "cmbpo",
+        tmp_path / "whole",
+        total_steps=steps(8),
+        policy__quiet_end=0.5,
+        cost_limit=1000.0,
+    )
+    levels = []
+
+    def note(moment: loop.Moment) -> None:
+        assert isinstance(moment.policy, Policy)
+        levels.append(float(moment.policy.noise))
+
+    whole, policy = loop.run(settings, [note])
     assert isinstance(policy, Policy)
-    assert 0.1 < float(policy.noise) < 0.3
+    # In half of 1000 steps it falls to a tenth; an update takes 100, and the third ends halfway.
+    assert levels == pytest.approx([1.0, 1.0, *(0.1 ** (n / 5) for n in range(1, 6)), 0.1])
     told = read_table(whole / "progress.csv")[columns.POLICY_STD]
     assert float(told[-1]) == pytest.approx(float(jnp.exp(policy.log_deviation).mean()), rel=1e-4)
 

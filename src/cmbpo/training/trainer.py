@@ -139,6 +139,9 @@ class Trainer:
         names = ("policy", "critic", "critic_opt", "cost_critic", "cost_critic_opt", "model")
         template = {name: getattr(self.learner, name) for name in names}
         learned = lent(other, template, self.settings, under="learner")
+        # However quietly they ended.
+        whole = jnp.ones(())
+        learned["policy"] = eqx.tree_at(lambda p: p.noise, learned["policy"], whole)
         if (theirs := learned["model"]) is not None:
             # Their policies are older than the first of this run.
             epoch = theirs.archive.epoch
@@ -205,14 +208,6 @@ class Trainer:
         key, key_model, _, key_imagine, key_improve, key_critic = jax.random.split(now.key, 6)
         self._set(key=key)
 
-        loud = quiet_end.noise(
-            first_step,
-            total_steps=self.settings.total_steps,
-            quiet_end=self.settings.policy.quiet_end,
-        )
-        # Before anything acts: an update is of one policy.
-        acting = eqx.tree_at(lambda p: p.noise, now.policy, jnp.asarray(loud, jnp.float32))
-        self._set(policy=acting)
         with self.phase(columns.COLLECT):
             samples_wanted = self._real_samples()
             real = self._collect(-(-samples_wanted // self.settings.num_envs))
@@ -319,6 +314,16 @@ class Trainer:
             settings=self.static,
             horizon=self.task.horizon,
         )
+        loud = quiet_end.next_noise(
+            float(policy.noise),
+            env_steps=self.env_steps,
+            total_steps=self.settings.total_steps,
+            quiet_end=self.settings.policy.quiet_end,
+            steps=fresh,
+            cost=np.asarray(cost.used),
+            target=np.asarray(target),
+        )
+        policy = eqx.tree_at(lambda p: p.noise, policy, jnp.asarray(loud, jnp.float32))
         self._set(policy=policy, improvement=improvement)
         return jax.block_until_ready((step, std))
 
