@@ -20,8 +20,8 @@ def main() -> None:
         path = DOCS / document
         text = path.read_text(encoding="utf-8")
         made = (RESULTS / table).read_text(encoding="utf-8").rstrip("\n")
-        between = re.compile(rf"(<!-- {name} -->\n).*?(\n<!-- end of {name} -->)", re.DOTALL)
-        text, times = between.subn(lambda found, made=made: f"{found[1]}{made}{found[2]}", text)
+        between = re.compile(rf"(<!-- {name} -->\n).*?\n?(<!-- end of {name} -->)", re.DOTALL)
+        text, times = between.subn(lambda found, made=made: f"{found[1]}{made}\n{found[2]}", text)
         if times != 1:
             raise SystemExit(f"{path} quotes {name} {times} times; expected: once")
         path.write_text(text, encoding="utf-8")

@@ -109,3 +109,12 @@ def test_the_document_quotes_the_benchmark_of_all_reported_runs():
     document = (ROOT / "docs" / "benchmark.md").read_text(encoding="utf-8")
     quoted = re.findall(r"<!-- table -->\n+(.*?)\n*<!-- end of table -->", document, re.DOTALL)
     assert quoted == [table.rstrip("\n")]
+
+
+@pytest.mark.skipif(not (ROOT / "results").exists(), reason="the runs are not part of the package")
+def test_the_document_quotes_how_many_policies_keep_their_limit():
+    table = markdown(kept_limits(collect([ROOT / "results"])))
+    assert (ROOT / "results" / "policies.md").read_text(encoding="utf-8") == table
+    document = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
+    quoted = re.findall(r"<!-- policies -->\n(.*?)<!-- end of policies -->", document, re.DOTALL)
+    assert quoted == [table]

@@ -69,7 +69,7 @@ def test_the_document_quotes_the_table_of_all_reported_runs():
 def test_the_document_of_results_is_short():
     document = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
     written = [line for line in document.splitlines() if not line.startswith("| ")]
-    assert len(written) <= 85, "without the rows of its tables"
+    assert len(written) <= 95, "without the rows of its tables"
 
 
 def test_a_part_of_a_table_is_named_once():

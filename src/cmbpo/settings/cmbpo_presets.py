@@ -122,8 +122,8 @@ DEFAULT = {
     # With mean 0 and σ = 0.6 one cheetah in seven is on its back after 600 steps; at 0.37 none is.
     "policy.log_std": -1.0,
     "policy.last_layer_scale": 0.01,
-    # Final policies of cheetahs cost 0 to 170 of 10 without noise, 0 to 8 where it has faded. Fading
-    # in half of that time costs 14 per 1000 steps meanwhile, this 11, none 6 (two seeds each).
+    # Final policies of cheetahs cost 0 to 170 of 10 without noise, 0 to 8 where it has faded.
+    # Fading in a third of the time costs 14 per 1000 steps meanwhile, this 11, none 6.
     "policy.quiet_end": 0.3,
     "policy.normalise": True,
     "policy.compress": True,
