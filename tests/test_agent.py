@@ -64,6 +64,18 @@ def test_callbacks_get_the_row_of_each_update(learned):
     assert [row["Train/Epoch"] for row in seen] == [1, 2]
 
 
+def test_a_quiet_agent_prints_nothing_and_does_the_same(learned, tmp_path, capfd):
+    loud, _ = learned
+    settings = tiny("trpo", tmp_path, total_steps=800)
+    quiet = cmbpo.Agent.of_settings(settings)
+    capfd.readouterr()
+    quiet.learn(400, quiet=True).learn(400, quiet=True)
+    assert tuple(capfd.readouterr()) == ("", "")
+    assert quiet.folder is not None
+    assert loud.folder is not None
+    assert rows(quiet.folder) == rows(loud.folder)
+
+
 def one_too_few(agent):
     return False
 

@@ -82,6 +82,8 @@ class Agent:
         self,
         total_steps: int | None = None,
         callback: Callback | Sequence[Callback] = (),
+        *,
+        quiet: bool = False,
     ) -> "Agent":
         """Train for so many further real steps; without a number, up to the settings' total_steps.
 
@@ -89,6 +91,8 @@ class Agent:
         whole: steps that a call takes beyond its number count for the next one, so that the rows
         of progress.csv are those of a single call with the sum; but where noise fades at the end
         (`policy.quiet_end`) it fades at the end of each call.
+
+        A `quiet` call prints nothing; what goes wrong in the copies is then a warning.
 
         A callback gets the agent and the row after each update, and ends training by returning
         False. Within it the agent acts, is evaluated and saved with the policy of that update.
@@ -115,21 +119,26 @@ class Agent:
             return not loop.asks_to_stop([one(self, moment.row) for one in told])
 
         try:
-            self._train(until, after_update)
+            self._train(until, after_update, quiet=quiet)
         finally:
             self._checkpoint = None
         return self
 
-    def _train(self, until: int, after_update: loop.Callback) -> None:
+    def _train(self, until: int, after_update: loop.Callback, *, quiet: bool) -> None:
         if self.folder is not None:
             self.folder, self.policy = loop.resume(
-                self.folder, until, [after_update], self._env, trusted=self._trusted
+                self.folder,
+                until,
+                [after_update],
+                self._env,
+                trusted=self._trusted,
+                quiet=quiet,
             )
             return
         settings = replace(self.settings, total_steps=until)
         if not self._trusted:
             require_for_training(settings)
-        self.folder, self.policy = loop.run(settings, [after_update], self._env)
+        self.folder, self.policy = loop.run(settings, [after_update], self._env, quiet=quiet)
 
     def _until(self, further: int | None) -> int:
         """The total of real steps that a call of `learn` goes to."""

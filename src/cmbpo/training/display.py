@@ -2,6 +2,7 @@
 
 import sys
 import time
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
@@ -49,14 +50,16 @@ def view(
     horizon: int | None = None,
     so_far: Sequence[Row] = (),
     console: Console | None = None,
+    quiet: bool = False,
 ) -> "LiveDisplay | PlainDisplay":
     """The view that suits `console`, by default standard output; a context that takes rows.
 
-    Episodes much shorter than `horizon` are told; `so_far` are the rows of a run that goes on.
+    Episodes much shorter than `horizon` are told; `so_far` are the rows of a run that goes on. A
+    `quiet` one prints nothing, and warns of what goes wrong.
     """
     console = console or Console()
     drawn = console.is_terminal and console.encoding.startswith("utf")
-    kind = LiveDisplay if drawn else PlainDisplay
+    kind = QuietDisplay if quiet else LiveDisplay if drawn else PlainDisplay
     return kind(console, title, total_steps=total_steps, horizon=horizon, so_far=so_far)
 
 
@@ -125,6 +128,10 @@ class PlainDisplay:
                 why = f"standard output cannot be written ({error.strerror})"
                 print(f"{why}; training goes on without it", file=sys.stderr, flush=True)
 
+    def warn(self, message: str) -> None:
+        """Say what went wrong."""
+        self.say(message)
+
     def _line(self, row: Row) -> str:
         parts = [f"update {_number(row.get(columns.UPDATE))}", f"steps {self._pace.done:,}"]
         for label, key in (RESULTS | LEARNING).items():
@@ -136,6 +143,17 @@ class PlainDisplay:
         if (cut := _cut_at(row, self._horizon)) is not None:
             parts.append(f"cut at {cut} steps by training")
         return " | ".join([*parts, f"left {_clock(self._pace.left())}"])
+
+
+class QuietDisplay(PlainDisplay):
+    """No line at all."""
+
+    def say(self, message: str) -> None:
+        """Nothing."""
+
+    def warn(self, message: str) -> None:
+        """A warning of Python's."""
+        warnings.warn(message, stacklevel=2)
 
 
 class LiveDisplay:
@@ -192,6 +210,10 @@ class LiveDisplay:
     def say(self, message: str) -> None:
         """Print a line above the table, or below once it is left; never broken, to be copied."""
         self._live.console.print(message, highlight=False, markup=False, soft_wrap=True)
+
+    def warn(self, message: str) -> None:
+        """Say what went wrong."""
+        self.say(message)
 
     def __rich__(self) -> Panel:
         """The table as it is now."""

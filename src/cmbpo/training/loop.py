@@ -47,9 +47,16 @@ Callback = Callable[[Moment], object]
 
 
 def run(
-    settings: TrainSettings, callbacks: Sequence[Callback] = (), env: Environment | None = None
+    settings: TrainSettings,
+    callbacks: Sequence[Callback] = (),
+    env: Environment | None = None,
+    *,
+    quiet: bool = False,
 ) -> tuple[Path, Actor]:
-    """Train from the start, in a new run folder; `env` is the user's own, made in Python."""
+    """Train from the start, in a new run folder; `env` is the user's own, made in Python.
+
+    A `quiet` run prints nothing.
+    """
     with interruption.noted(second_raises=True) as interrupted:
         backend = device.use(settings.device)
         task = find_task(settings, env, trusted=True)
@@ -61,7 +68,8 @@ def run(
             notes = {"backend": backend, "horizon": task.horizon}
             with Run.create(settings, notes) as folder:
                 keeper = Keeper(trainer, folder)
-                return folder.folder, _loop(trainer, folder, keeper, callbacks, interrupted)
+                policy = _loop(trainer, folder, keeper, callbacks, interrupted, quiet=quiet)
+                return folder.folder, policy
 
 
 def resume(
@@ -72,6 +80,7 @@ def resume(
     *,
     start_anew: bool = False,
     trusted: bool = False,
+    quiet: bool = False,
 ) -> tuple[Path, Actor]:
     """Go on with a run from its newest good checkpoint; or start it anew, the old one set aside.
 
@@ -92,7 +101,8 @@ def resume(
             keeper = Keeper(trainer, opened)
             if not keeper.restore(start_anew=start_anew) and settings.init_from is not None:
                 trainer.take_over(lender(settings))
-            return opened.folder, _loop(trainer, opened, keeper, callbacks, interrupted)
+            policy = _loop(trainer, opened, keeper, callbacks, interrupted, quiet=quiet)
+            return opened.folder, policy
 
 
 def asks_to_stop(answers: Sequence[object]) -> bool:
@@ -131,7 +141,7 @@ def make_update(
     keeper.note(row, acting)
     view.show(row)
     for sentence in trainer.take_sentences():
-        view.say(sentence)
+        view.warn(sentence)
     moment = Moment(folder.folder, row, trainer.policy, keeper.save)
     stopped = asks_to_stop([callback(moment) for callback in callbacks])
     if trainer.update % trainer.settings.checkpoint_every == 0:
@@ -145,13 +155,19 @@ def _loop(
     keeper: Keeper,
     callbacks: Sequence[Callback],
     interrupted: Sequence[int],
+    *,
+    quiet: bool = False,
 ) -> Actor:
     settings = trainer.settings
     title = f"{settings.algo} on {settings.env_id}, seed {settings.seed}"
     so_far = display.rows(read_table(folder.progress.path)) if folder.progress.rows else ()
     stopped = False
     with display.view(
-        title, total_steps=settings.total_steps, horizon=trainer.task.horizon, so_far=so_far
+        title,
+        total_steps=settings.total_steps,
+        horizon=trainer.task.horizon,
+        so_far=so_far,
+        quiet=quiet,
     ) as view:
         view.say(f"run folder: {folder.folder}")
         forecast = Forecast(settings)
@@ -214,7 +230,7 @@ def _warm_up(
     trainer.warm_up(watch=watch)
     folder.record_episodes(trainer.take_episodes())
     for sentence in (*trainer.take_sentences(), *trainer.doubts()):
-        view.say(sentence)
+        view.warn(sentence)
 
 
 def _step(trainer: RunInProgress, folder: Run) -> Row:
