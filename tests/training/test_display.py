@@ -315,7 +315,6 @@ def test_an_ascii_output_gets_lines_that_it_can_show(monkeypatch):
 
 def test_a_quiet_view_warns_of_what_goes_wrong_and_of_nothing_else(capsys):
     with display.view("cpo", total_steps=10, quiet=True) as view:
-        view.show({})
         view.say("saved")
         with pytest.warns(UserWarning, match="^a copy was made anew$"):
             view.warn("a copy was made anew")
