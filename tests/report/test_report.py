@@ -219,12 +219,13 @@ def test_a_setting_that_an_older_run_lacks_tells_the_others_apart(tmp_path):
 
 def test_runs_of_before_noise_faded_are_no_seeds_of_those_in_which_it_does(tmp_path):
     old = fake(tmp_path / "a", ant(seed=0), episodes=30)
-    fake(tmp_path / "b", ant(seed=1), episodes=30)
+    fading = replace(ant().policy, quiet_end=0.3)
+    fake(tmp_path / "b", ant(seed=1, policy=fading), episodes=30)
     config = json.loads((old / "config.json").read_text())
-    assert config["settings"]["policy"].pop("quiet_end") > 0.0
+    del config["settings"]["policy"]["quiet_end"]
     (old / "config.json").write_text(json.dumps(config))
     labels = [arm.label for arm in collect([tmp_path]).arms]
-    assert labels == ["CMBPO", "CMBPO (policy.quiet_end 0.0)"]
+    assert labels == ["CMBPO", "CMBPO (policy.quiet_end 0.3)"]
 
 
 def test_arms_whose_names_are_too_long_stay_apart(tmp_path):

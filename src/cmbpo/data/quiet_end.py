@@ -1,4 +1,4 @@
-"""How loud a policy's noise is: a run ends with little, so that its limit holds without it too.
+"""How loud a policy's noise is: a run may end with little, for what it learns to act without.
 
 A limit is held for the policy that acts in training. Without its noise the same policy is another
 one: a cheetah runs 5 % faster, into what it kept clear of.
@@ -26,8 +26,7 @@ def next_noise(
         noise ← max(QUIET, noise · QUIET^(steps / (q T)))   while J_c ≤ target
 
     It is 1 until the share q = `quiet_end` of all T steps is left. Less noise costs more, and the
-    controller of the cost answers late: where the cost is beyond its target, it has time. Fading
-    whatever the cost, cheetahs spent 12.5 per 1000 steps where 10 are allowed.
+    controller of the cost answers late: where the cost is beyond its target, it has time.
     """
     if quiet_end == 0.0 or env_steps < (1.0 - quiet_end) * total_steps:
         return 1.0

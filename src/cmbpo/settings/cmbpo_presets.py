@@ -122,9 +122,6 @@ DEFAULT = {
     # With mean 0 and σ = 0.6 one cheetah in seven is on its back after 600 steps; at 0.37 none is.
     "policy.log_std": -1.0,
     "policy.last_layer_scale": 0.01,
-    # Final policies of cheetahs cost 0 to 170 of 10 without noise, 0 to 8 where it has faded.
-    # Fading in a third of the time costs 14 per 1000 steps meanwhile, this 11, none 6.
-    "policy.quiet_end": 0.3,
     "policy.normalise": True,
     "policy.compress": True,
     "advantage.discount": 0.995,
@@ -166,7 +163,6 @@ _BY_HAND = {
     "episode_growth": 1.02,
     "policy.last_layer_scale": 0.01,
     "policy.log_std": -1.0,
-    "policy.quiet_end": 0.0,
     "policy.normalise": False,
     "policy.compress": False,
     "critic.members": 3,

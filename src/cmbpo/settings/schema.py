@@ -45,8 +45,8 @@ class PolicySettings(Group):
     min_std: NotNegative = 0.0
     """Least standard deviation: an update never explores less, but for `quiet_end`."""
     quiet_end: Fraction = 0.0
-    """Share of total_steps, at the end, in which the noise fades to a tenth: what is learned there
-    keeps its limit without noise too."""
+    """Share of total_steps, at the end, in which the noise fades while the cost is within its
+    target: the last policy then costs far less without noise, and training more meanwhile."""
     last_layer_scale: NotNegative = 1.0
     """Factor on the initial weights of the last layer; small: it starts near zero torque."""
     normalise: bool = False
