@@ -156,7 +156,7 @@ def test_a_run_ends_quietly_and_is_loud_again_where_it_goes_on(tmp_path):
         tmp_path / "whole",
         total_steps=steps(8),
         policy__quiet_end=0.5,
-        cost_limit=1000.0,
+        cost_limit=1e6,
     )
     levels = []
 
@@ -180,6 +180,19 @@ def test_a_run_ends_quietly_and_is_loud_again_where_it_goes_on(tmp_path):
     _, further = loop.resume(whole, total_steps=steps(40), callbacks=[lambda moment: False])
     assert isinstance(further, Policy)
     assert float(further.noise) == 1.0
+
+
+def test_while_its_noise_fades_it_aims_at_half_of_what_it_aimed_at(monkeypatch):
+    trainer = made(tiny("cmbpo", total_steps=steps(3), policy__quiet_end=0.3))
+    aims = []
+    monkeypatch.setattr(
+        trainer.real, "lengthen", lambda cost, target, steps: aims.append(target.tolist())
+    )
+    trainer.warm_up()
+    for _ in range(3):
+        trainer.step()
+    usual = trainer.settings.cost_estimate.target * 10.0
+    assert aims == [[usual], [0.5 * usual], [0.5 * usual]], "from 350 of 500 steps on"
 
 
 def test_a_checkpoint_of_before_there_was_a_quiet_end_acts_and_goes_on(tmp_path):

@@ -300,7 +300,13 @@ class Trainer:
     def _improve(
         self, samples: Samples, cost: learner.CostMeasure, key: PRNGKeyArray
     ) -> tuple[PolicyStep, Float[Array, ""]]:
+        fading = {
+            "env_steps": self.env_steps,
+            "total_steps": self.settings.total_steps,
+            "quiet_end": self.settings.policy.quiet_end,
+        }
         share = self.settings.cost_estimate.target
+        share *= quiet_end.AIM if quiet_end.begun(**fading) else 1.0
         target = jnp.asarray(share * self.real.limits, jnp.float32)
         fresh = float(cost.episodes) * self.task.horizon
         self.real.lengthen(np.asarray(cost.used), np.asarray(target), steps=fresh)
@@ -316,9 +322,7 @@ class Trainer:
         )
         loud = quiet_end.next_noise(
             float(policy.noise),
-            env_steps=self.env_steps,
-            total_steps=self.settings.total_steps,
-            quiet_end=self.settings.policy.quiet_end,
+            **fading,
             steps=fresh,
             cost=np.asarray(cost.used),
             target=np.asarray(target),
