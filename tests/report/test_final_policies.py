@@ -103,18 +103,15 @@ def test_the_interval_of_a_mean_is_students():
 
 
 @pytest.mark.skipif(not (ROOT / "results").exists(), reason="the runs are not part of the package")
-def test_the_document_quotes_the_benchmark_of_all_reported_runs():
-    table = markdown(benchmark(collect([ROOT / "results"])))
-    assert (ROOT / "results" / "benchmark.md").read_text(encoding="utf-8") == table
-    document = (ROOT / "docs" / "benchmark.md").read_text(encoding="utf-8")
-    quoted = re.findall(r"<!-- table -->\n+(.*?)\n*<!-- end of table -->", document, re.DOTALL)
-    assert quoted == [table.rstrip("\n")]
-
-
-@pytest.mark.skipif(not (ROOT / "results").exists(), reason="the runs are not part of the package")
-def test_the_document_quotes_how_many_policies_keep_their_limit():
-    table = markdown(kept_limits(collect([ROOT / "results"])))
-    assert (ROOT / "results" / "policies.md").read_text(encoding="utf-8") == table
-    document = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
-    quoted = re.findall(r"<!-- policies -->\n(.*?)<!-- end of policies -->", document, re.DOTALL)
-    assert quoted == [table]
+@pytest.mark.parametrize(
+    ("made", "name", "document", "mark"),
+    [
+        (benchmark, "benchmark", "benchmark", "table"),
+        (kept_limits, "policies", "results", "policies"),
+    ],
+)
+def test_documents_quote_the_tables_of_all_reported_runs(made, name, document, mark):
+    table = markdown(made(collect([ROOT / "results"])))
+    assert (ROOT / "results" / f"{name}.md").read_text(encoding="utf-8") == table
+    text = (ROOT / "docs" / f"{document}.md").read_text(encoding="utf-8")
+    assert re.findall(rf"<!-- {mark} -->\n(.*?)<!-- end of {mark} -->", text, re.DOTALL) == [table]
