@@ -202,7 +202,9 @@ def run_operations(settings: TrainSettings, task: Task) -> tuple[float, float]:
     if data == "real":
         return s.total_steps / s.batch_size * update, s.total_steps / s.batch_size
     world = s.ensemble.members * weights(n_obs + n_act, *s.ensemble.hidden, 2 * (n_obs + 1))
-    real = 0.5 * (s.real_share.min_real + min(s.real_share.max_real, s.batch_size))
+    share = s.real_share
+    # As many as where the networks disagree as they did on the first data.
+    real = min(max(share.first_alpha * s.batch_size, share.min_real), share.max_real, s.batch_size)
     update += s.batch_size * 2.5 * (world + policy)
     updates = max(s.total_steps - s.initial_steps, 0) / real
     rows = FIRST_EPOCHS * s.initial_steps + fitted_rows(s, since=s.initial_steps)
