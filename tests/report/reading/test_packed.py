@@ -10,6 +10,7 @@ import pytest
 
 from cmbpo.report.reading import packed
 from cmbpo.report.reading.read import collect
+from tests.report.test_final_policies import evaluate_to, run_of
 from tests.report.test_report import ant, command, fake
 
 RESULTS = Path(__file__).resolve().parents[3] / "results"
@@ -52,6 +53,13 @@ def test_an_archive_reads_as_its_folder_does_and_names_its_runs_as_they_are_in_i
         assert one.config == other.config
         for name in one.progress:
             np.testing.assert_array_equal(one.progress[name], other.progress[name])
+
+
+def test_an_archive_keeps_what_its_policies_were_evaluated_in(tmp_path):
+    evaluate_to(run_of(tmp_path / "runs" / "a", seed=0), 1600.0, [10.0] * 10)
+    (run,) = collect([pack(tmp_path / "runs", tmp_path / "one.tar.xz")]).runs
+    assert run.evaluated is not None
+    assert set(run.evaluated.deterministic.returns) == {1600.0}
 
 
 def test_an_archive_of_a_single_run_has_its_own_name(tmp_path):

@@ -10,6 +10,8 @@ from io import BufferedIOBase
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 
+from cmbpo.evaluation import evaluated
+
 ENDINGS = (".tar.xz", ".tar.gz", ".tgz", ".tar")
 """How the names of archives end."""
 LARGEST = 250_000_000
@@ -17,7 +19,9 @@ LARGEST = 250_000_000
 MOST = 50_000
 """Files and folders that an archive may hold."""
 
-_TABLE = re.compile(r"(progress|episodes)\.csv(\.gz|\.xz)?")
+_READ = re.compile(
+    rf"config\.json|{re.escape(evaluated.FILE)}|(progress|episodes)\.csv(\.gz|\.xz)?"
+)
 
 
 class UnreadableError(ValueError):
@@ -37,14 +41,14 @@ def count(path: Path) -> int:
 
 @contextmanager
 def unpacked(path: Path) -> Iterator[Path]:
-    """A temporary folder of the archive's name with its runs: settings and tables, no more."""
+    """A temporary folder of the archive's name with its runs: what is read of them, no more."""
     with TemporaryDirectory(prefix="cmbpo-") as made:
         folder = Path(made) / path.name
         folder.mkdir()
         with _archive(path) as archive:
             for member in _members(archive):
                 plain = member.isreg() and not member.issparse()
-                if plain and (_is_config(member) or _TABLE.fullmatch(_name(member))):
+                if plain and _READ.fullmatch(_name(member)):
                     archive.extract(member, folder, filter="data")
         yield folder
 
