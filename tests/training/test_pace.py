@@ -1,7 +1,10 @@
 """What a run will take is foreseen from what its first minutes took."""
 
+import csv
+import lzma
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -21,6 +24,8 @@ from cmbpo.training.pace import (
 from cmbpo.training.protocol import Wait
 from tests.envs.test_custom_task import Cart
 from tests.tiny import tiny
+
+RESULTS = Path(__file__).resolve().parents[2] / "results"
 
 
 @pytest.fixture
@@ -159,3 +164,24 @@ def test_an_environment_of_the_users_own_is_not_stepped_to_guess_its_speed():
     said = expected(settings, own)
     assert said is not None
     assert "beside the steps of your environment" in said
+
+
+@pytest.mark.skipif(not RESULTS.exists(), reason="the runs are not part of the package")
+@pytest.mark.parametrize(
+    ("run", "start"),
+    [
+        ("cmbpo-AntSafe/default-seed-710", "default"),
+        ("cmbpo-AntCircle/default-seed-710", "default"),
+        ("cmbpo-HalfCheetahSafe/default-seed-730", "default"),
+        ("cmbpo-AntSafe/paper-seed-0", "paper"),
+        ("cmbpo-HalfCheetahSafe/paper-seed-0", "paper"),
+    ],
+)
+def test_a_run_is_expected_to_make_about_as_many_updates_as_runs_made(run, start):
+    table = lzma.decompress((RESULTS / run / "progress.csv.xz").read_bytes()).decode()
+    last = list(csv.DictReader(table.splitlines()))[-1]
+    made, steps = int(last["Train/Epoch"]), int(last["TotalEnvSteps"])
+    name = run.split("/")[0].removeprefix("cmbpo-")
+    settings = replace(preset("cmbpo", name, start), total_steps=steps)
+    updates = run_operations(settings, tasks.get(name))[1]
+    assert 0.9 * made < updates < 1.5 * made

@@ -203,8 +203,10 @@ def run_operations(settings: TrainSettings, task: Task) -> tuple[float, float]:
         return s.total_steps / s.batch_size * update, s.total_steps / s.batch_size
     world = s.ensemble.members * weights(n_obs + n_act, *s.ensemble.hidden, 2 * (n_obs + 1))
     share = s.real_share
-    # As many as where the networks disagree as they did on the first data.
-    real = min(max(share.first_alpha * s.batch_size, share.min_real), share.max_real, s.batch_size)
+    # As where the networks disagree as on the first data. Once they agree more, eq. (12) asks for
+    # none.
+    alpha = 0.0 if share.rule == "paper" else share.first_alpha
+    real = min(max(alpha * s.batch_size, share.min_real), share.max_real, s.batch_size)
     update += s.batch_size * 2.5 * (world + policy)
     updates = max(s.total_steps - s.initial_steps, 0) / real
     rows = FIRST_EPOCHS * s.initial_steps + fitted_rows(s, since=s.initial_steps)
