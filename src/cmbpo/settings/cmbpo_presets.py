@@ -131,7 +131,7 @@ DEFAULT = {
     "advantage.terminal_cost_steps": 30.0,
     # The paper's two ideas. As the networks come to agree, horizons grow from 20 to 60 steps and an
     # update takes fewer real steps: h ≈ 60·D̄₀/D̄ and 500·D̄/D̄₀, both within bounds. With 3000 real
-    # steps at most fewer cheetahs sit down early, but no more arrive, and none sooner.
+    # steps at most seven of ten cheetahs arrive, not nine.
     "rollout.cut": "batch",
     "rollout.first_horizon": 60,
     "rollout.min_horizon": 20,

@@ -12,6 +12,7 @@ import numpy as np
 
 from cmbpo import columns
 from cmbpo.envs.simulator import Simulator
+from cmbpo.model.real_share import real_samples, real_share
 from cmbpo.policy.trust_region import Region
 from cmbpo.runs.tables import Row
 from cmbpo.settings.registry import ALGORITHMS
@@ -203,10 +204,14 @@ def run_operations(settings: TrainSettings, task: Task) -> tuple[float, float]:
         return s.total_steps / s.batch_size * update, s.total_steps / s.batch_size
     world = s.ensemble.members * weights(n_obs + n_act, *s.ensemble.hidden, 2 * (n_obs + 1))
     share = s.real_share
-    # As where the networks disagree as on the first data. Once they agree more, eq. (12) asks for
-    # none.
-    alpha = 0.0 if share.rule == "paper" else share.first_alpha
-    real = min(max(alpha * s.batch_size, share.min_real), share.max_real, s.batch_size)
+    # For most of a run the networks disagree half as much as on the first data, or less.
+    real = real_samples(
+        real_share(0.5, 1.0, rule=share.rule, first_alpha=share.first_alpha),
+        batch_size=s.batch_size,
+        min_real=share.min_real,
+        max_real=share.max_real,
+        granularity=s.num_envs,
+    )
     update += s.batch_size * 2.5 * (world + policy)
     updates = max(s.total_steps - s.initial_steps, 0) / real
     rows = FIRST_EPOCHS * s.initial_steps + fitted_rows(s, since=s.initial_steps)
