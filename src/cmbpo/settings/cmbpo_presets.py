@@ -22,8 +22,8 @@ PAPER = {
     "cost_estimate.target": 1.0,
     "trust_region.step": "cpo",
     "trust_region.max_kl": 0.01,
-    # Two of appendix B's three tasks have h₀ = 5; the authors' code stops the cheetah's rollouts
-    # at 25 steps, of which it cuts the last.
+    # Two of appendix B's three tasks have h₀ = 5; the authors' development code stops the cheetah's
+    # rollouts at 25 steps, of which it cuts the last.
     "rollout.first_horizon": 5,
     "rollout.max_horizon": 24,
     "real_share.first_alpha": 0.3,
@@ -84,7 +84,7 @@ RELEASED = {
     "cost_estimate.source": "batch",
 }
 """What the authors released, where it differs from the print. Left out: a margin that learns the
-excess of real over batch cost in some 10,000 updates."""
+excess of real over batch cost in some 10,000 updates, and that their cheetah heeds no limit."""
 
 # AntSafe and AntCircle begin with n₀ = 20,000 there.
 RELEASED_EXCEPTIONS = {
