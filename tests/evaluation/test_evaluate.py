@@ -14,7 +14,8 @@ from cmbpo.envs.find import find_task
 from cmbpo.envs.simulator import Simulator
 from cmbpo.evaluation import evaluate as evaluation
 from cmbpo.evaluation import evaluated
-from cmbpo.evaluation.evaluate import act, estimate, evaluate, load_policy, run_episodes
+from cmbpo.evaluation.evaluate import act, evaluate, load_policy, run_episodes
+from cmbpo.evaluation.evaluated import Episodes, estimate
 from cmbpo.networks import Policy
 from cmbpo.runs.errors import RunError
 from cmbpo.runs.run_folder import Run
@@ -119,7 +120,7 @@ def test_printed_it_is_the_table(policy):
 def test_the_costliest_tenth_stands_beside_the_mean(policy):
     costs = np.array([[0.0, 1.0]] * 18 + [[30.0, 1.0], [50.0, 2.0]])
     whole = np.full(20, 60)
-    some = evaluation.Episodes(np.zeros(20), costs, whole, np.zeros(20, bool))
+    some = Episodes(np.zeros(20), costs, whole, np.zeros(20, bool))
     assert some.mean_cost().mean == 4.0
     assert some.tail_cost() == 40.0
     assert some.tail_cost(1) == 1.5
@@ -132,7 +133,7 @@ def test_the_costliest_tenth_stands_beside_the_mean(policy):
 
 
 def test_an_episode_cut_short_is_held_to_the_same_rate():
-    episodes = evaluation.Episodes(
+    episodes = Episodes(
         returns=np.zeros(3),
         costs=np.array([[9.0], [11.0], [2.0]]),
         lengths=np.array([1000, 1000, 100]),

@@ -9,7 +9,7 @@ import onnxruntime
 import pytest
 
 from cmbpo import cli, columns
-from cmbpo.evaluation import evaluated
+from cmbpo.evaluation import evaluate, evaluated
 from cmbpo.evaluation.evaluate import load_policy
 from cmbpo.evaluation.evaluated import Episodes, Evaluated
 from cmbpo.networks import Policy
@@ -42,7 +42,7 @@ def keep_evaluation(run, *, cost, env_steps=200, best=False, of=None):
         Episodes(np.array([1000.0, 1100.0]), spent, lengths, ended) for spent in (costs, 0 * costs)
     ]
     kept = Evaluated(of or Run.open(run).id, env_steps, best, 0, 1000, ("strip",), (10.0,), *kinds)
-    evaluated.write(run / evaluated.FILE, kept)
+    evaluated.write(run / evaluated.file_of(best=best), kept)
 
 
 def exported(run, capsys, monkeypatch, *flags, to="policy.npz"):
@@ -83,8 +83,21 @@ def test_costs_without_noise_are_told_and_those_above_the_limit_first(run, capsy
 @pytest.mark.parametrize("other", [{"env_steps": 100}, {"best": True}, {"of": "another run"}])
 def test_an_evaluation_of_another_policy_says_nothing(run, capsys, monkeypatch, other):
     keep_evaluation(run, cost=4.0, **other)
+    (kept,) = run.glob("evaluation*.json")
+    kept.rename(run / evaluated.FILE)
     told, _ = exported(run, capsys, monkeypatch)
     assert "what it costs is not known" in told
+
+
+def test_the_command_it_names_is_obeyed_with_success_where_a_run_was_killed(
+    run, capsys, monkeypatch
+):
+    """Its records then go on after the checkpoint that the policy is of."""
+    with Run.resume(run) as killed:
+        killed.record({columns.ENV_STEPS: 300})
+    evaluate.main(run, episodes=2, seed=0, out=run / evaluated.FILE)
+    told, _ = exported(run, capsys, monkeypatch)
+    assert "2 episodes without noise" in told
 
 
 def test_that_of_the_best_policy_is_told_with_it(run, capsys, monkeypatch):
@@ -92,10 +105,14 @@ def test_that_of_the_best_policy_is_told_with_it(run, capsys, monkeypatch):
         policy = load_policy(open_run, PointCircle())
         open_run.save_best(policy, {"update": 1, "env_steps": 9, "return": 2.0, "cost": [3.0]})
     told, _ = exported(run, capsys, monkeypatch, "--best")
-    assert f"cmbpo evaluate {run} --best --episodes 100" in told
+    command = f"cmbpo evaluate {run} --best --episodes 100 --out {run}/evaluation-best.json"
+    assert f" To know it: {command}\n" in told
     keep_evaluation(run, cost=4.0, env_steps=9, best=True)
+    keep_evaluation(run, cost=40.0)
     told, _ = exported(run, capsys, monkeypatch, "--best")
-    assert "2 episodes without noise" in told
+    assert "\n2 episodes without noise" in told
+    told, _ = exported(run, capsys, monkeypatch)
+    assert "\nABOVE ITS LIMIT: 2 episodes without noise" in told
 
 
 def test_it_goes_with_the_policy(run, capsys, monkeypatch):

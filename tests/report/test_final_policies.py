@@ -4,6 +4,7 @@ import json
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -29,13 +30,13 @@ def run_of(folder: Path, seed: int) -> Path:
     return fake(folder, settings, episodes=120, good_after=20)
 
 
-def evaluate_to(folder: Path, mean_return: float, costs: list[float]) -> None:
+def evaluate_to(folder: Path, mean_return: float, costs: list[float], **other: Any) -> None:
     """Ten episodes of each kind; those with noise earn half."""
     spent, n = np.array(costs)[:, None], len(costs)
     quiet = Episodes(np.full(n, mean_return), spent, np.full(n, 1000), np.zeros(n, bool))
     noisy = quiet._replace(returns=quiet.returns / 2)
     found = Evaluated("", 120_000, False, 7, 1000, ("speed",), (25.0,), quiet, noisy)
-    evaluated.write(folder / FILE, found)
+    evaluated.write(folder / FILE, found._replace(**other))
 
 
 def test_policies_that_were_evaluated_stand_beside_what_is_published(tmp_path):
@@ -92,6 +93,23 @@ def test_an_evaluation_of_another_run_is_not_taken_for_this_ones(tmp_path):
     found = collect([tmp_path])
     assert [run.evaluated for run in found.runs] == [None]
     assert found.left_out == [f"a: {FILE} is of another run."]
+
+
+@pytest.mark.parametrize(
+    ("other", "told"),
+    [
+        ({"best": True}, "of the best policy within the limit, not of the last"),
+        ({"env_steps": 100_000}, "of the policy after 100,000 of 120,000 steps"),
+    ],
+)
+def test_an_evaluation_of_another_policy_of_the_run_is_not_taken_for_the_last_ones(
+    tmp_path, other, told
+):
+    """The best is chosen: it looks better than policies at the end of a run are."""
+    evaluate_to(run_of(tmp_path / "a", seed=0), 1600.0, [10.0], **other)
+    found = collect([tmp_path])
+    assert [run.evaluated for run in found.runs] == [None]
+    assert found.left_out == [f"a: {FILE} is {told}."]
 
 
 def test_the_interval_of_a_mean_is_students():

@@ -1,9 +1,9 @@
 """Episodes without learning: what a policy earns and costs, with and without its noise."""
 
-import math
 import sys
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -15,18 +15,18 @@ import numpy as np
 from jaxtyping import Array, Float
 from rich.console import Console
 from rich.table import Table
-from scipy.special import stdtrit
 
-from cmbpo import streams
+from cmbpo import columns, streams
 from cmbpo.envs.find import find_task
 from cmbpo.envs.simulator import Simulator
 from cmbpo.evaluation import evaluated
-from cmbpo.evaluation.evaluated import KINDS
+from cmbpo.evaluation.evaluated import KINDS, Episodes, cost_label
 from cmbpo.evaluation.video import check_name, film, require_pictures
 from cmbpo.networks import Actor, Policy, SquashedPolicy
-from cmbpo.runs.errors import RunError
+from cmbpo.runs.errors import DamagedError, RunError
 from cmbpo.runs.run_folder import Run
-from cmbpo.runs.tail_cost import NAME, tail_mean
+from cmbpo.runs.tables import read_table
+from cmbpo.runs.tail_cost import NAME
 from cmbpo.settings.registry import ALGORITHMS
 from cmbpo.tasks.task import Task
 
@@ -37,63 +37,6 @@ Watch = Callable[[str, float], None]
 """Told which kind of episodes run, and how much of them is done."""
 Say = Callable[[str], object]
 """Told in sentences what went wrong in the copies."""
-
-
-class Estimate(NamedTuple):
-    """A mean, and the half width of its 95 % confidence interval."""
-
-    mean: float
-    margin: float
-
-    def __str__(self) -> str:
-        """As in 12.3 ± 0.4."""
-        digits = 0 if abs(self.mean) >= 1000 else 2
-        margin = f"{self.margin:,.{digits}f}" if math.isfinite(self.margin) else "?"
-        return f"{self.mean:,.{digits}f} ± {margin}"
-
-
-def estimate(values: Float[np.ndarray, " n"], weights: Float[np.ndarray, " n"]) -> Estimate:
-    """r = Σ vᵢ / Σ wᵢ with Student's interval of the residuals vᵢ − r·wᵢ.
-
-    With weights 1 it is the interval of a mean; with lengths as weights, that of a rate per step.
-    """
-    n = len(values)
-    ratio = values.sum() / weights.sum()
-    if n < 2:
-        return Estimate(float(ratio), math.inf)
-    spread = np.std(values - ratio * weights, ddof=1) / weights.mean()
-    return Estimate(float(ratio), float(stdtrit(n - 1, 0.975) * spread / math.sqrt(n)))
-
-
-class Episodes(evaluated.Episodes):
-    """Whole episodes, and what they say of a policy."""
-
-    __slots__ = ()
-
-    def mean_return(self) -> Estimate:
-        """Return of an episode."""
-        return estimate(self.returns, np.ones(len(self.returns)))
-
-    def mean_length(self) -> Estimate:
-        """Steps of an episode."""
-        return estimate(self.lengths.astype(float), np.ones(len(self.lengths)))
-
-    def mean_cost(self, which: int = 0) -> Estimate:
-        """Cost of an episode."""
-        return estimate(self.costs[:, which], np.ones(len(self.costs)))
-
-    def cost_rate(self, which: int = 0, horizon: int = 1000) -> Estimate:
-        """Cost per `horizon` steps: an episode that ended early is not cheap for being short."""
-        return estimate(self.costs[:, which], self.lengths / horizon)
-
-    def tail_cost(self, which: int = 0) -> float:
-        """Mean cost of the costliest tenth of the episodes, CVaR₀.₁: what the mean may hide."""
-        return tail_mean(self.costs[:, which])
-
-    def within(self, cost_limits: Sequence[float], horizon: int = 1000) -> float:
-        """Share of the episodes whose costs per `horizon` steps keep every limit."""
-        rates = horizon * self.costs / self.lengths[:, None]
-        return float((rates <= np.array(cost_limits)).all(axis=1).mean())
 
 
 class Evaluation(NamedTuple):
@@ -121,7 +64,7 @@ class Evaluation(NamedTuple):
             table.add_column(name, justify="right")
         table.add_row("return", *(str(side.mean_return()) for side in sides))
         for i, (name, limit) in enumerate(zip(self.cost_names, self.cost_limits, strict=True)):
-            label = "cost" if len(self.cost_names) == 1 else f"cost of {name}"
+            label = cost_label(name, self.cost_names)
             table.add_row(f"{label} per episode", *(str(side.mean_cost(i)) for side in sides))
             tails = (f"{side.tail_cost(i):,.2f}" for side in sides)
             table.add_row(f"{label} of the costliest tenth of episodes ({NAME})", *tails)
@@ -191,27 +134,26 @@ def run_episodes(
     """
     copies = min(episodes, COPIES)
     wanted = np.full(copies, episodes // copies) + (np.arange(copies) < episodes % copies)
-    simulator = Simulator(task, copies, seed=seed)
     returns, lengths = np.zeros(copies), np.zeros(copies, int)
     costs = np.zeros((copies, len(task.cost_names)))
     rows: list[list[tuple[float, np.ndarray, int, bool]]] = [[] for _ in range(copies)]
     time = 0
-    while any(len(row) < n for row, n in zip(rows, wanted, strict=True)):
-        obs = simulator.obs.astype(np.float32)
-        act = _actions(policy, obs, deterministic, seed, time)
-        step = simulator.step(np.asarray(act))
-        time += 1
-        returns, costs, lengths = returns + step.reward, costs + step.cost, lengths + 1
-        for i in np.flatnonzero(step.terminated | step.truncated):
-            # Copies that are done go on unrecorded: the number of copies is part of the program.
-            if len(rows[i]) < wanted[i]:
-                rows[i].append((returns[i], costs[i].copy(), lengths[i], step.terminated[i]))
-            returns[i], costs[i], lengths[i] = 0.0, 0.0, 0
-        begun = [len(row) + n / task.horizon for row, n in zip(rows, lengths, strict=True)]
-        watch(float(np.minimum(begun, wanted).sum() / episodes))
-        for sentence in simulator.mishaps.take_sentences():
-            say(sentence)
-    simulator.close()
+    with closing(Simulator(task, copies, seed=seed)) as simulator:
+        while any(len(row) < n for row, n in zip(rows, wanted, strict=True)):
+            obs = simulator.obs.astype(np.float32)
+            act = _actions(policy, obs, deterministic, seed, time)
+            step = simulator.step(np.asarray(act))
+            time += 1
+            returns, costs, lengths = returns + step.reward, costs + step.cost, lengths + 1
+            for i in np.flatnonzero(step.terminated | step.truncated):
+                # Copies that are done go on unrecorded: their number is part of the program.
+                if len(rows[i]) < wanted[i]:
+                    rows[i].append((returns[i], costs[i].copy(), lengths[i], step.terminated[i]))
+                returns[i], costs[i], lengths[i] = 0.0, 0.0, 0
+            begun = [len(row) + n / task.horizon for row, n in zip(rows, lengths, strict=True)]
+            watch(float(np.minimum(begun, wanted).sum() / episodes))
+            for sentence in simulator.mishaps.take_sentences():
+                say(sentence)
     finished = [episode for row in rows for episode in row]
     return Episodes(*(np.array(column) for column in zip(*finished, strict=True)))
 
@@ -271,6 +213,24 @@ def load_policy(run: Run, task: Task, *, best: bool = False) -> Actor:
     return policy
 
 
+def steps_of(run: Run, *, best: bool = False) -> int | None:
+    """The real steps that the policy has seen, where the records tell."""
+    if best:
+        return run.notes_of_best()["env_steps"]
+    for path in run.checkpoints():
+        try:
+            rows = run.notes_of(path)["tables"][run.progress.path.name]["rows"]
+        except DamagedError:
+            continue
+        try:
+            steps = read_table(run.progress.path).get(columns.ENV_STEPS, np.zeros(0))
+        except RunError:
+            return None
+        told = 0 < rows <= len(steps) and steps.dtype == float and np.isfinite(steps[rows - 1])
+        return int(steps[rows - 1]) if told else None
+    return None
+
+
 def main(
     folder: Path,
     *,
@@ -315,7 +275,7 @@ def main(
     if out is not None:
         kept = evaluated.Evaluated(
             run=run.id,
-            env_steps=run.notes_of_best()["env_steps"] if best else max(run.last_step(), 0),
+            env_steps=steps_of(run, best=best) or 0,
             best=best,
             seed=seed,
             horizon=task.horizon,

@@ -1,34 +1,91 @@
 """Episodes that a policy was evaluated in, as a file: `cmbpo evaluate RUN --out` writes it.
 
-In a run folder, as `evaluation.json`, a report reads it.
+In a run folder, as `evaluation.json`, a report reads it; an export also reads that of the best.
 """
 
 import json
+import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
+from scipy.special import stdtrit
 
 import cmbpo
 from cmbpo.runs.errors import RunError
 from cmbpo.runs.files import read_bytes, whole_file
+from cmbpo.runs.tail_cost import tail_mean
 
 FILE = "evaluation.json"
-"""Its name in a run folder."""
+"""Its name in a run folder, of the policy at the end."""
+BEST_FILE = "evaluation-best.json"
+"""Of the best within the limit, which is chosen and so looks better than it is."""
 FORMAT = "cmbpo evaluation 1"
 KINDS = ("deterministic", "stochastic")
 """Episodes with the mean action, and with drawn ones."""
 MOST_EPISODES = 100_000
 
 
+class Estimate(NamedTuple):
+    """A mean, and the half width of its 95 % confidence interval."""
+
+    mean: float
+    margin: float
+
+    def __str__(self) -> str:
+        """As in 12.3 ± 0.4."""
+        digits = 0 if abs(self.mean) >= 1000 else 2
+        margin = f"{self.margin:,.{digits}f}" if math.isfinite(self.margin) else "?"
+        return f"{self.mean:,.{digits}f} ± {margin}"
+
+
+def estimate(values: Float[np.ndarray, " n"], weights: Float[np.ndarray, " n"]) -> Estimate:
+    """r = Σ vᵢ / Σ wᵢ with Student's interval of the residuals vᵢ − r·wᵢ.
+
+    With weights 1 it is the interval of a mean; with lengths as weights, that of a rate per step.
+    """
+    n = len(values)
+    ratio = values.sum() / weights.sum()
+    if n < 2:
+        return Estimate(float(ratio), math.inf)
+    spread = np.std(values - ratio * weights, ddof=1) / weights.mean()
+    return Estimate(float(ratio), float(stdtrit(n - 1, 0.975) * spread / math.sqrt(n)))
+
+
 class Episodes(NamedTuple):
-    """Whole episodes."""
+    """Whole episodes, and what they say of a policy."""
 
     returns: Float[np.ndarray, " n"]
     costs: Float[np.ndarray, "n cost"]
     lengths: Int[np.ndarray, " n"]
     terminated: Bool[np.ndarray, " n"]
+
+    def mean_return(self) -> Estimate:
+        """Return of an episode."""
+        return estimate(self.returns, np.ones(len(self.returns)))
+
+    def mean_length(self) -> Estimate:
+        """Steps of an episode."""
+        return estimate(self.lengths.astype(float), np.ones(len(self.lengths)))
+
+    def mean_cost(self, which: int = 0) -> Estimate:
+        """Cost of an episode."""
+        return estimate(self.costs[:, which], np.ones(len(self.costs)))
+
+    def cost_rate(self, which: int = 0, horizon: int = 1000) -> Estimate:
+        """Cost per `horizon` steps: an episode that ended early is not cheap for being short."""
+        return estimate(self.costs[:, which], self.lengths / horizon)
+
+    def tail_cost(self, which: int = 0) -> float:
+        """Mean cost of the costliest tenth of the episodes, CVaR₀.₁: what the mean may hide."""
+        return tail_mean(self.costs[:, which])
+
+    def within(self, cost_limits: Sequence[float], horizon: int = 1000) -> float:
+        """Share of the episodes whose costs per `horizon` steps keep every limit."""
+        rates = horizon * self.costs / self.lengths[:, None]
+        return float((rates <= np.array(cost_limits)).all(axis=1).mean())
 
 
 class Evaluated(NamedTuple):
@@ -46,6 +103,16 @@ class Evaluated(NamedTuple):
     cost_limits: tuple[float, ...]
     deterministic: Episodes
     stochastic: Episodes
+
+
+def file_of(*, best: bool) -> str:
+    """The name in a run folder of what its newest, or its best, policy was evaluated in."""
+    return BEST_FILE if best else FILE
+
+
+def cost_label(name: str, names: Sequence[str]) -> str:
+    """What a cost is called in a line: its name is told where there are several."""
+    return "cost" if len(names) == 1 else f"cost of {name}"
 
 
 def require_place(path: Path) -> None:

@@ -13,17 +13,15 @@ from typing import NamedTuple
 import numpy as np
 from gymnasium.spaces import Box
 
-from cmbpo import columns
 from cmbpo.envs.find import find_task
 from cmbpo.envs.making import Environment
 from cmbpo.evaluation import c_policy, numpy_policy, onnx_policy, worth
-from cmbpo.evaluation.evaluate import load_policy
+from cmbpo.evaluation.evaluate import load_policy, steps_of
 from cmbpo.networks import Actor, Policy, SquashedPolicy
 from cmbpo.normalisation import with_weights
-from cmbpo.runs.errors import DamagedError, RunError
+from cmbpo.runs.errors import RunError
 from cmbpo.runs.files import whole_file
 from cmbpo.runs.run_folder import Run
-from cmbpo.runs.tables import read_table
 from cmbpo.tasks.task import Task
 
 READER = "numpy_policy.py"
@@ -126,24 +124,6 @@ def facts(run: Run, task: Task, *, best: bool = False) -> dict[str, str]:
         "act_names": json.dumps(task.act_names),
         **({} if kept is None else worth.facts(kept)),
     }
-
-
-def steps_of(run: Run, *, best: bool = False) -> int | None:
-    """The real steps that the policy has seen, where the records tell."""
-    if best:
-        return run.notes_of_best()["env_steps"]
-    for path in run.checkpoints():
-        try:
-            rows = run.notes_of(path)["tables"][run.progress.path.name]["rows"]
-        except DamagedError:
-            continue
-        try:
-            steps = read_table(run.progress.path).get(columns.ENV_STEPS, np.zeros(0))
-        except RunError:
-            return None
-        told = 0 < rows <= len(steps) and steps.dtype == float and np.isfinite(steps[rows - 1])
-        return int(steps[rows - 1]) if told else None
-    return None
 
 
 def _require_replaceable(path: Path, is_ours: Callable[[Path], bool]) -> None:

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 from cmbpo import columns
 from cmbpo.evaluation.evaluate import Evaluation
+from cmbpo.evaluation.evaluated import cost_label
 
 
 class Judged(NamedTuple):
@@ -52,7 +53,7 @@ def _words(found: Evaluation) -> str:
     side = found.deterministic
     parts = [f"return {side.mean_return()}"]
     for i, (name, limit) in enumerate(zip(found.cost_names, found.cost_limits, strict=True)):
-        label = "cost" if len(found.cost_names) == 1 else f"cost of {name}"
+        label = cost_label(name, found.cost_names)
         rate = side.cost_rate(i, found.horizon)
         parts.append(f"{label} per {found.horizon} steps {rate} (limit {limit:g})")
     return ", ".join(parts)

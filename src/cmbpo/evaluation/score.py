@@ -8,6 +8,8 @@ import numpy as np
 from jaxtyping import UInt8
 from PIL import Image, ImageDraw, ImageFont
 
+from cmbpo.evaluation.evaluated import cost_label
+
 LIGHT = (255, 255, 255, 235)
 SHADE = (20, 24, 30, 150)
 PAST = (255, 255, 255, 190)
@@ -49,8 +51,10 @@ class Score:
         """Each cost in words, and whether it is beyond its limit."""
         spent = np.broadcast_to(self.spent, len(self.cost_limits))
         for name, cost, limit in zip(self.cost_names, spent, self.cost_limits, strict=True):
-            label = "cost" if len(self.cost_names) == 1 else f"cost of {name}"
-            yield f"{label} {cost:,.4g} of {limit:g}", bool(cost > limit)
+            yield (
+                f"{cost_label(name, self.cost_names)} {cost:,.4g} of {limit:g}",
+                bool(cost > limit),
+            )
 
 
 def with_score(

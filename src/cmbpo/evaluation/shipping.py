@@ -9,7 +9,7 @@ from pathlib import Path
 
 from cmbpo.envs.find import find_task
 from cmbpo.evaluation import export, shipped
-from cmbpo.evaluation.evaluate import load_policy, run_episodes
+from cmbpo.evaluation.evaluate import load_policy, run_episodes, steps_of
 from cmbpo.evaluation.shipped import Card
 from cmbpo.runs.array_file import write_whole
 from cmbpo.runs.run_folder import Run
@@ -26,12 +26,11 @@ def ship(folder: Path, *, best: bool = False, episodes: int = EPISODES) -> Card:
     task = find_task(run.settings)
     policy = load_policy(run, task, best=best)
     found = run_episodes(policy, task, episodes=episodes, deterministic=True, seed=SEED)
-    steps = run.notes_of_best()["env_steps"] if best else run.last_step()
     words = " --best" * best
     card = Card(
         task=task.name,
         algorithm=run.settings.algo,
-        env_steps=steps,
+        env_steps=steps_of(run, best=best) or 0,
         command=_command(run.config["command"]),
         cmbpo=f"{run.config['versions']['cmbpo']}, {run.config.get('commit')}",
         episodes=episodes,

@@ -9,8 +9,7 @@ import json
 import shlex
 
 from cmbpo.evaluation import evaluated
-from cmbpo.evaluation.evaluate import Episodes
-from cmbpo.evaluation.evaluated import Evaluated
+from cmbpo.evaluation.evaluated import Evaluated, cost_label
 from cmbpo.runs.errors import RunError
 from cmbpo.runs.run_folder import Run
 from cmbpo.settings.trust import flag_for_acting
@@ -18,7 +17,7 @@ from cmbpo.settings.trust import flag_for_acting
 
 def found(run: Run, *, best: bool, env_steps: int | None) -> Evaluated | None:
     """The evaluation in the run folder, if it is of this policy: after so many real steps."""
-    path = run.folder / evaluated.FILE
+    path = run.folder / evaluated.file_of(best=best)
     if env_steps is None or not path.is_file():
         return None
     kept = evaluated.read(path)
@@ -28,7 +27,7 @@ def found(run: Run, *, best: bool, env_steps: int | None) -> Evaluated | None:
 
 def facts(kept: Evaluated) -> dict[str, str]:
     """Means without noise, as they go with the policy; costs as JSON has lists."""
-    episodes = Episodes(*kept.deterministic)
+    episodes = kept.deterministic
     rates = [episodes.cost_rate(i, kept.horizon).mean for i in range(len(kept.cost_names))]
     return {
         "episodes": str(len(episodes.returns)),
@@ -46,16 +45,16 @@ def sentence(run: Run, *, best: bool, env_steps: int | None) -> str:
         return f"what it costs is not known: {error}"
     if kept is None:
         words = ["cmbpo", "evaluate", str(run.folder), *["--best"] * best, "--episodes", "100"]
-        command = shlex.join([*words, "--out", str(run.folder / evaluated.FILE)])
+        command = shlex.join([*words, "--out", str(run.folder / evaluated.file_of(best=best))])
         return (
             "what it costs is not known: training held the limit with noise, this acts without."
             f" To know it: {command}{flag_for_acting(run.settings)}"
         )
-    episodes = Episodes(*kept.deterministic)
+    episodes = kept.deterministic
     costs, above = [], False
     for i, (name, limit) in enumerate(zip(kept.cost_names, kept.cost_limits, strict=True)):
         rate = episodes.cost_rate(i, kept.horizon)
-        label = "cost" if len(kept.cost_names) == 1 else f"cost of {name}"
+        label = cost_label(name, kept.cost_names)
         costs.append(f"{label} {rate} per {kept.horizon} steps, limit {limit:g}")
         above |= rate.mean > limit
     return (

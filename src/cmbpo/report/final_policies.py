@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float
 
 from cmbpo import columns
-from cmbpo.evaluation.evaluated import KINDS, Episodes, Evaluated
+from cmbpo.evaluation.evaluated import KINDS, Episodes
 from cmbpo.report.arms import ArmRuns
 from cmbpo.report.drawing.table import Table
 from cmbpo.report.published import PUBLISHED, Published
@@ -79,7 +79,10 @@ def kept_limits(shown: Collection) -> Table:
             cells = []
             for kind in KINDS:
                 episodes = [getattr(found, kind) for found in known]
-                rates = [_rates(x, found) for x, found in zip(episodes, known, strict=True)]
+                rates = [
+                    np.array([x.cost_rate(i, found.horizon).mean for i in range(x.costs.shape[1])])
+                    for x, found in zip(episodes, known, strict=True)
+                ]
                 within = [
                     (rate <= np.array(found.cost_limits)).all()
                     for rate, found in zip(rates, known, strict=True)
@@ -90,10 +93,6 @@ def kept_limits(shown: Collection) -> Table:
                 cells.append(mean_interval(returns, "{:,.0f}".format))
             table.rows.append([shown.title(task), arm.label, str(len(known)), *cells])
     return table
-
-
-def _rates(episodes: Episodes, found: Evaluated) -> Float[np.ndarray, " cost"]:
-    return found.horizon * episodes.costs.sum(axis=0) / episodes.lengths.sum()
 
 
 def _row(arm: ArmRuns, runs: Sequence[Recorded]) -> list[str]:
@@ -118,9 +117,8 @@ def _published(other: Published) -> list[str]:
 
 
 def _worth(episodes: Episodes) -> Worth:
-    costs = episodes.costs
-    tails = np.array([tail_mean(costs[:, i]) for i in range(costs.shape[1])])
-    return Worth(float(episodes.returns.mean()), costs.mean(axis=0), tails)
+    tails = np.array([episodes.tail_cost(i) for i in range(episodes.costs.shape[1])])
+    return Worth(float(episodes.returns.mean()), episodes.costs.mean(axis=0), tails)
 
 
 def _of_training(run: Recorded) -> Worth | None:

@@ -182,7 +182,8 @@ def _read_into(shown: Collection, folder: Path, name: str) -> None:
             raise ValueError("its config.json holds no settings")
         episodes = _known(folder, "episodes", columns.EPISODES, "episode", damage)
         progress = _known(folder, "progress", _PROGRESS, "update", damage)
-        run = Recorded(name, config, episodes, progress, _evaluated(folder, config, damage))
+        last = float(progress[columns.ENV_STEPS][-1])
+        run = Recorded(name, config, episodes, progress, _evaluated(folder, config, last, damage))
         soundness.require(run)
     except (OSError, EOFError, ValueError, zlib.error, csv.Error) as error:
         shown.left_out.append(not_shown(name, str(error).replace(str(folder), name)))
@@ -194,7 +195,9 @@ def _read_into(shown: Collection, folder: Path, name: str) -> None:
     shown.left_out.extend(f"{name}: {sentence}" for sentence in damage)
 
 
-def _evaluated(folder: Path, config: Mapping[str, Any], damage: list[str]) -> Evaluated | None:
+def _evaluated(
+    folder: Path, config: Mapping[str, Any], last: float, damage: list[str]
+) -> Evaluated | None:
     """The episodes that its policy was evaluated in; where they are not to be had, that is said."""
     path = folder / evaluated.FILE
     if not path.exists():
@@ -204,6 +207,12 @@ def _evaluated(folder: Path, config: Mapping[str, Any], damage: list[str]) -> Ev
         found = evaluated.read(path)
         if found.run != str(config.get("id", "")):
             raise ValueError(f"{path} is of another run")
+        if found.best:
+            raise ValueError(f"{path} is of the best policy within the limit, not of the last")
+        if found.env_steps < last:
+            raise ValueError(
+                f"{path} is of the policy after {found.env_steps:,} of {last:,.0f} steps"
+            )
         return found
     except ValueError as error:
         damage.append(f"{error}.".replace(str(path), path.name))
