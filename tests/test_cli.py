@@ -61,6 +61,13 @@ def test_help_imports_neither_jax_nor_mujoco_nor_gymnasium():
         (["evaluate", "/nowhere"], "/nowhere"),
         (["tasks", "--render", "Moon", "a.png"], "'Moon'"),
         (["tasks", "--render", "AntSafe"], "--render is 'AntSafe'; allowed: a task and a file, as"),
+        # as a variable that is not set leaves them
+        (["train", "--algo", ""], "unknown algorithm ''"),
+        (["train", "--env-id", ""], "'' cannot be made"),
+        (["train", "--preset", ""], "unknown preset ''"),
+        (["train", "--config", ""], ". is no run folder"),
+        (["train", "--resume", "", "--seed", "3"], "--seed cannot be given with --resume"),
+        (["train", "--resume", "x", "--total-steps", "abc"], "--total-steps: 'abc' is no whole"),
     ],
 )
 def test_a_mistake_is_one_sentence(args, sentence, monkeypatch):
@@ -199,6 +206,15 @@ def test_whole_numbers_may_be_written_as_users_write_them(monkeypatch):
     (settings, more) = asked
     assert (settings.total_steps, settings.seed, settings.policy.hidden) == (10**6, 3, (10, 20))
     assert more == 2_500_000
+
+
+def test_what_is_missing_behind_a_flag_is_named_by_the_command(monkeypatch, capsys):
+    for flag in ("--algo", "--resume", "--total-steps", "--seed"):
+        with pytest.raises(SystemExit):
+            cmbpo(monkeypatch, "train", flag)
+        said = capsys.readouterr().err
+        assert f"Missing value for argument '{flag}'" in said
+        assert "cmbpo train --help" in said
 
 
 @pytest.mark.parametrize("word", ["1.5", "many", "nan", "inf", "1e999999999", "", "1e-1"])

@@ -1,6 +1,7 @@
 """The Python interface: an agent is built from an algorithm and a task, learns, and acts."""
 
 import inspect
+import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -178,7 +179,7 @@ class Agent:
         if self._checkpoint is not None:
             self._checkpoint()
         assert self.folder is not None
-        return copy_run(self.folder, Path(path))
+        return copy_run(self.folder, Path(os.path.expanduser(path)))
 
     def predict(
         self, obs: ArrayLike | Mapping[str, ArrayLike], deterministic: bool = True
@@ -229,7 +230,11 @@ class Agent:
             self._checkpoint()
         assert self.folder is not None
         return exported.export(
-            self.folder, Path(path), best=self._is_best, trusted=self._trusted, env=self._env
+            self.folder,
+            Path(os.path.expanduser(path)),
+            best=self._is_best,
+            trusted=self._trusted,
+            env=self._env,
         )
 
     def __repr__(self) -> str:

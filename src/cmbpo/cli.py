@@ -18,7 +18,7 @@ import tyro
 
 from cmbpo import __version__, interruption, streams
 from cmbpo.bench.commands import BenchAlgorithms, BenchCommand, BenchSimulator, BenchUpdate
-from cmbpo.settings import aliases, flags, overrides, plugins, presets, registry
+from cmbpo.settings import flags, overrides, plugins, presets, registry
 from cmbpo.settings.schema import EnvSettings, TrainSettings
 from cmbpo.settings.trust import require_for_training
 
@@ -26,19 +26,19 @@ from cmbpo.settings.trust import require_for_training
 def train(args: list[str]) -> None:
     """Train a policy, or go on with a run."""
     first = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    for name, default in (("algo", None), ("env-id", None), ("preset", None), ("config", None)):
-        first.add_argument(f"--{name}", f"--{name.replace('-', '_')}", default=default)
-    first.add_argument("--resume")
+    # What is missing behind a flag, or is no number, is said below as of every other flag.
+    for name in ("algo", "env-id", "preset", "config", "resume"):
+        first.add_argument(f"--{name}", f"--{name.replace('-', '_')}", nargs="?")
     first.add_argument("--trust", action="store_true")
     first.add_argument("--start-anew", "--start_anew", action="store_true")
-    first.add_argument("--total-steps", "--total_steps", type=flags.whole_number)
+    first.add_argument("--total-steps", "--total_steps", nargs="?")
     chosen, others = first.parse_known_args(args)
     if chosen.resume is not None:
         _resume(chosen, others)
         return
     if chosen.start_anew:
         raise ValueError("--start-anew is given without --resume, the run folder to start anew in")
-    start = _from_file(chosen) if chosen.config else _from_preset(chosen)
+    start = _from_preset(chosen) if chosen.config is None else _from_file(chosen)
     _require_read(others, start.algo)
     kind = flags.command(start)
     command = flags.parse(kind, args, "cmbpo train", default=kind())
@@ -68,7 +68,7 @@ def _until_interrupted() -> Iterator[None]:
 
 def _resume(chosen: argparse.Namespace, others: list[str]) -> None:
     named = ("algo", "env_id", "preset", "config")
-    given = [f"--{name.replace('_', '-')}" for name in named if vars(chosen)[name]]
+    given = [f"--{name.replace('_', '-')}" for name in named if vars(chosen)[name] is not None]
     if extra := [*given, *others]:
         raise ValueError(
             f"{extra[0]} cannot be given with --resume, which goes on with the run's own settings;"
@@ -77,10 +77,14 @@ def _resume(chosen: argparse.Namespace, others: list[str]) -> None:
 
     from cmbpo.training import loop
 
+    try:
+        steps = None if chosen.total_steps is None else flags.whole_number(chosen.total_steps)
+    except ValueError as error:
+        raise ValueError(f"--total-steps: {error}") from None
     with _until_interrupted():
         loop.resume(
             Path(chosen.resume),
-            total_steps=chosen.total_steps,
+            total_steps=steps,
             start_anew=chosen.start_anew,
             trusted=chosen.trust,
         )
@@ -88,8 +92,12 @@ def _resume(chosen: argparse.Namespace, others: list[str]) -> None:
 
 def _from_preset(chosen: argparse.Namespace) -> TrainSettings:
     plain = TrainSettings()
-    algo, env_id = chosen.algo or plain.algo, chosen.env_id or plain.env_id
-    return presets.preset(algo, env_id, chosen.preset or plain.preset)
+
+    def given(name: str) -> str:
+        asked = getattr(chosen, name)
+        return getattr(plain, name) if asked is None else asked
+
+    return presets.preset(given("algo"), given("env_id"), given("preset"))
 
 
 def _from_file(chosen: argparse.Namespace) -> TrainSettings:
@@ -119,7 +127,7 @@ def _require_read(args: list[str], algo: str) -> None:
             name = word[2:].split("=")[0].replace("-", "_")
             group, dot, last = name.rpartition(".")
             name = group + dot + last.removeprefix("no_")
-            if aliases.is_older(name):
+            if overrides.was_known(name):
                 raise ValueError(overrides.what_became_of(name, flag=True))
             if name in overrides.names() and not registry.reads(algo, name):
                 flag = word.split("=")[0]
@@ -422,7 +430,7 @@ def report(args: list[str]) -> None:
 
     from cmbpo import report as reporting
 
-    reporting.main(command.runs, command.out)
+    reporting.main(command.runs, command.out.expanduser())
 
 
 @dataclass(frozen=True)

@@ -70,7 +70,7 @@ def test_each_copy_contributes_its_first_episode(policy):
 
 
 def test_with_more_episodes_than_copies_each_copy_owes_a_fixed_number(policy, monkeypatch):
-    monkeypatch.setattr(evaluation, "COPIES", 3)
+    monkeypatch.setattr(Cliff, "most_copies", 3, raising=False)
     episodes = run_episodes(policy, TASK, episodes=8, deterministic=True, seed=7)
     first, second, third = by_hand(policy, 3, 3)
     expected = [*first, *second, *third[:2]]

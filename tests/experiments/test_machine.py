@@ -50,6 +50,9 @@ def test_gpus_are_those_that_cuda_may_see(tmp_path, monkeypatch):
     assert machine.gpus("cpu") == ()
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
     assert machine.gpus("gpu") == ("1",)
+    for none in ("-1", "", "-1,0"):
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", none)
+        assert machine.gpus("auto") == ()
 
 
 def test_a_run_on_a_gpu_keeps_the_flags_it_was_given(monkeypatch):

@@ -86,6 +86,8 @@ def test_an_unknown_algorithm_is_named():
 def test_a_misspelt_task_is_named_before_anything_runs():
     with pytest.raises(ValueError, match="unknown task 'AntSaf'; there are AntSafe"):
         plan.jobs("table1", seeds=[0], envs=["AntSaf"])
+    with pytest.raises(ValueError, match="unknown task 'AntSafe-v1'; there are AntSafe"):
+        plan.jobs("table1", seeds=[0], envs=["AntSafe-v1"])
 
 
 def test_a_folder_made_with_other_settings_is_refused_but_more_steps_are_welcome(tmp_path):

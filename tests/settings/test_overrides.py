@@ -115,6 +115,12 @@ WRONG: list[tuple[str, str, Any, str]] = [
     ),
     ("derived", "rollout.probe", 3, "rollout.probe is no setting any more: it is half of rollout"),
     ("misspelt", "batchsize", 3, "unknown setting 'batchsize'; there are: batch_size"),
+    (
+        "unknown in a group that was renamed",
+        "mixing.colour",
+        3,
+        "unknown setting 'mixing.colour'",
+    ),
     ("unread", "rollout.lanes", 30, "rollout.lanes is not read by cpo"),
     ("group", "policy", 3, "policy is a group of settings; allowed: those that change, as in"),
 ]
@@ -224,3 +230,10 @@ def test_a_short_name_says_which_setting_it_is():
 def test_a_value_is_spelt_as_it_can_be_typed(value, words):
     assert spelt(value) == words
     assert literal(words) == value
+
+
+@pytest.mark.parametrize("words", ["08x16", "{[1]:2}", "((", "08"])
+def test_what_is_no_value_is_a_word_which_the_setting_refuses(words):
+    assert literal(words) == words
+    with pytest.raises(ValueError, match=r"^policy.hidden is .*; allowed:"):
+        changed(preset("cpo", "AntSafe"), {"policy.hidden": literal(words)})

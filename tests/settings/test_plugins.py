@@ -157,6 +157,10 @@ def test_an_algorithm_reads_settings_and_groups_and_its_module_is_not_imported_f
     reads = ["lagrangian", "trust_region.max_kl", "replay.size"]
     name = plugins.register_algorithm("mine", module="my_rules", reads=reads)
     assert set(reads) <= set(registry.ALGORITHMS[name].reads)
+    for each in ("first_episode", "episode_growth", "cost_estimate.target"):
+        assert registry.reads(name, each)
+    for each in ("rollout", "replay.ratio"):
+        assert not registry.reads(name, each)
     assert "my_rules" not in sys.modules
 
 

@@ -118,6 +118,22 @@ def test_the_rows_of_all_fits_are_those_of_each(fit_rows):
     assert fitted_rows(settings, since=3_000) == sum(each)
 
 
+def test_first_real_steps_are_no_fit(clock):
+    """An algorithm without a model has none, however long its first steps took."""
+    settings = tiny("cpo", total_steps=62_000)
+    forecast = Forecast(settings)
+    for done in (0, 500, 1000):
+        forecast.wait(epochs(done))
+        clock[0] += 60.0
+    said = [forecast.sentence(row) for row in rows(60.0, 3.0)]
+    assert said == [None, "about 2 min to go on this machine (40 updates of 3 s)"]
+
+
+def test_a_run_that_goes_on_has_made_its_first_fit_before_and_is_not_foreseen():
+    forecast = Forecast(tiny("cmbpo", total_steps=62_000))
+    assert [forecast.sentence(row) for row in rows(60.0, 3.0)] == [None, None]
+
+
 def test_a_run_that_ends_with_its_second_update_is_not_foreseen():
     forecast = Forecast(tiny("cpo", total_steps=22_000))
     assert [forecast.sentence(row) for row in rows(60.0, 3.0)] == [None, None]

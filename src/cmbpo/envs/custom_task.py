@@ -38,10 +38,11 @@ class CustomTask(Task):
         name: str,
         cost_limits: tuple[float, ...],
         settings: EnvSettings,
+        num_envs: int = 1,
     ):
-        """Make one copy and take a step in it."""
+        """Make one copy and take a step in it; of a robot there are `num_envs`, and no more."""
         self.name, self.cost_limits, self.settings = name, cost_limits, settings
-        self.cost_names = settings.cost_key
+        self.cost_names, self.most_copies = settings.cost_key, num_envs
         self.make = make
         try:
             env = self.environment()

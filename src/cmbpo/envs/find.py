@@ -47,6 +47,7 @@ def find_task(
         name=name,
         cost_limits=limits or (np.inf,) * len(costs),
         settings=settings.env,
+        num_envs=settings.num_envs,
     )
     _require_limits(limits, costs, name)
     return task

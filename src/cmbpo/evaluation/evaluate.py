@@ -30,9 +30,6 @@ from cmbpo.runs.tail_cost import NAME
 from cmbpo.settings.registry import ALGORITHMS
 from cmbpo.tasks.task import Task
 
-COPIES = 128
-"""Most episodes that run side by side."""
-
 Watch = Callable[[str, float], None]
 """Told which kind of episodes run, and how much of them is done."""
 Say = Callable[[str], object]
@@ -132,7 +129,7 @@ def run_episodes(
     How many each copy contributes is fixed beforehand: to take those that end first would favour
     short ones.
     """
-    copies = min(episodes, COPIES)
+    copies = min(episodes, task.most_copies)
     wanted = np.full(copies, episodes // copies) + (np.arange(copies) < episodes % copies)
     returns, lengths = np.zeros(copies), np.zeros(copies, int)
     costs = np.zeros((copies, len(task.cost_names)))

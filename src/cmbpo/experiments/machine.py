@@ -7,6 +7,7 @@ import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from itertools import takewhile
 from pathlib import Path
 from typing import IO
 
@@ -29,7 +30,8 @@ def gpus(device: str) -> tuple[str, ...]:
         return ()
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is not None:
-        return tuple(filter(None, visible.split(",")))
+        # As CUDA reads it: what stands behind a number that no GPU has is not seen.
+        return tuple(takewhile(lambda gpu: gpu not in ("", "-1"), visible.split(",")))
     query = ["nvidia-smi", "--query-gpu=index", "--format=csv,noheader"]
     listed = subprocess.run(query, capture_output=True, text=True, check=False)
     return tuple(listed.stdout.split()) if listed.returncode == 0 else ()

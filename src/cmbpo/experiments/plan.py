@@ -15,7 +15,14 @@ from cmbpo.settings.arms import every_arm
 from cmbpo.settings.overrides import changed, flat, parsed, require_known, short, spelt
 from cmbpo.settings.plugins import asked_for
 from cmbpo.settings.presets import preset as make_preset
-from cmbpo.settings.registry import is_built_in, reads, short_algorithm, short_name, task_name
+from cmbpo.settings.registry import (
+    TASKS,
+    is_built_in,
+    reads,
+    short_algorithm,
+    short_name,
+    task_name,
+)
 from cmbpo.settings.schema import BOOKKEEPING, TrainSettings
 
 
@@ -153,7 +160,7 @@ def _require_limits(settings: TrainSettings) -> None:
 
 def _known(env_id: str) -> str:
     """The id itself. One without a version or a module can only be a task of this package."""
-    if "-v" not in env_id and ":" not in env_id:
+    if ":" not in env_id and ("-v" not in env_id or env_id.partition("-v")[0] in TASKS):
         task_name(env_id)
     return env_id
 

@@ -106,7 +106,7 @@ class Run:
         """Read a folder; the module of its algorithm is imported only where it is `trusted`."""
         if not isinstance(folder, str | Path):
             raise RunError(f"{folder!r} is no run folder; allowed: a path")
-        return cls(Path(folder), train=False, trusted=trusted)
+        return cls(Path(os.path.expanduser(folder)), train=False, trusted=trusted)
 
     def extend(self, total_steps: int) -> TrainSettings:
         """Let the run end after another number of steps; config.json says so once it goes on."""

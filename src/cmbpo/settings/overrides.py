@@ -61,7 +61,7 @@ def require_known(name: str) -> None:
     known = list(names())
     if name in known:
         return
-    if aliases.is_older(name):
+    if was_known(name):
         raise ValueError(what_became_of(name))
     group = name.split(".")[0]
     inside = [n for n in known if n.startswith(f"{group}.")]
@@ -71,6 +71,13 @@ def require_known(name: str) -> None:
         )
     near = inside or difflib.get_close_matches(name, known, n=3) or ["--help lists all"]
     raise ValueError(f"unknown setting {name!r}; there are: {', '.join(near)}")
+
+
+def was_known(name: str) -> bool:
+    """Whether an older version had this setting, and today's has not."""
+    now = aliases.renamed(name)
+    today = any(n == now or n.startswith(f"{now}.") for n in names())
+    return aliases.is_older(name) and (today or now in {*aliases.CONSTANTS, *aliases.DERIVED})
 
 
 def what_became_of(name: str, *, flag: bool = False) -> str:
@@ -117,12 +124,12 @@ _NUMBER = r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?"
 
 def literal(text: str) -> Any:
     """A value as it is typed behind `KEY=`: `64,64` and `64x64` are two numbers."""
-    if re.fullmatch(rf"{_NUMBER}(x{_NUMBER})+", text):
-        return tuple(ast.literal_eval(number) for number in text.split("x"))
+    parts = text.split("x") if re.fullmatch(rf"{_NUMBER}(x{_NUMBER})+", text) else [text]
     try:
-        return ast.literal_eval(text)
-    except (ValueError, SyntaxError):
+        values = [ast.literal_eval(part) for part in parts]
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
         return {"true": True, "false": False, "none": None}.get(text.lower(), text)
+    return tuple(values) if len(values) > 1 else values[0]
 
 
 def spelt(value: Any) -> str:

@@ -16,14 +16,19 @@ from importlib.util import find_spec
 from typing import Any, Literal
 
 from cmbpo.settings import overrides
-from cmbpo.settings.registry import ALGORITHMS, AlgorithmRow, algorithm_name
+from cmbpo.settings.registry import (
+    ALGORITHMS,
+    EPISODES,
+    ESTIMATE,
+    ON_POLICY,
+    AlgorithmRow,
+    algorithm_name,
+)
 
 GROUP = "cmbpo.algorithms"
 """The entry points of installed packages that name a module which registers an algorithm."""
 
-_READS = ("batch_size", "initial_steps", "first_episode", "policy", "critic", "advantage")
-_ESTIMATE = ("cost_estimate.time_constant", "cost_estimate.target")
-_MODEL = ("archive_size", "ensemble", "rollout", "real_share", "cost_estimate")
+_MODEL = (*EPISODES, "archive_size", "ensemble", "rollout", "real_share", "cost_estimate")
 
 
 def register_algorithm(
@@ -51,7 +56,7 @@ def register_algorithm(
             raise ValueError(f"the name {name!r} is taken by {other}; allowed: another")
     _require_module(module)
     _require_reads(reads)
-    own = (*_READS, *(_ESTIMATE if data == "real" else _MODEL), *reads)
+    own = (*ON_POLICY, *(ESTIMATE if data == "real" else _MODEL), *reads)
     more.setdefault("spellings", ())
     more["spellings"] = (plain, *more["spellings"])
     ALGORITHMS[full] = AlgorithmRow(

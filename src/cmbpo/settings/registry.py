@@ -33,9 +33,9 @@ class AlgorithmRow:
     """Other ways to write its name, without dashes."""
 
 
-_ON_POLICY = ("batch_size", "initial_steps", "policy", "critic", "advantage")
-_EPISODES = ("first_episode", "episode_growth")
-_ESTIMATE = ("cost_estimate.time_constant", "cost_estimate.target", *_EPISODES)
+ON_POLICY = ("batch_size", "initial_steps", "policy", "critic", "advantage")
+EPISODES = ("first_episode", "episode_growth")
+ESTIMATE = ("cost_estimate.time_constant", "cost_estimate.target", *EPISODES)
 _REGION = ("trust_region.max_kl", "trust_region.fisher_share")
 
 ALGORITHMS = {
@@ -45,7 +45,7 @@ ALGORITHMS = {
         module="cmbpo.algorithms.cmbpo",
         preset="cmbpo.settings.cmbpo_presets",
         reads=(
-            *(*_ON_POLICY, *_EPISODES, "archive_size"),
+            *(*ON_POLICY, *EPISODES, "archive_size"),
             *("ensemble", "rollout", "real_share", "cost_estimate", "trust_region"),
         ),
     ),
@@ -53,27 +53,27 @@ ALGORITHMS = {
         label="CPO",
         data="real",
         module="cmbpo.algorithms.cpo",
-        reads=(*_ON_POLICY, *_ESTIMATE, *_REGION),
+        reads=(*ON_POLICY, *ESTIMATE, *_REGION),
     ),
     "ppo-lag": AlgorithmRow(
         label="PPO-L",
         data="real",
         module="cmbpo.algorithms.ppo_lagrangian",
-        reads=(*_ON_POLICY, *_ESTIMATE, "clipped", "lagrangian"),
+        reads=(*ON_POLICY, *ESTIMATE, "clipped", "lagrangian"),
         spellings=("ppolag", "ppol"),
     ),
     "trpo-lag": AlgorithmRow(
         label="TRPO-L",
         data="real",
         module="cmbpo.algorithms.trpo_lagrangian",
-        reads=(*_ON_POLICY, *_ESTIMATE, *_REGION, "lagrangian"),
+        reads=(*ON_POLICY, *ESTIMATE, *_REGION, "lagrangian"),
         spellings=("trpolag", "trpol"),
     ),
     "trpo": AlgorithmRow(
         label="TRPO",
         data="real",
         module="cmbpo.algorithms.trpo",
-        reads=(*_ON_POLICY, "cost_estimate.time_constant", *_REGION),
+        reads=(*ON_POLICY, "cost_estimate.time_constant", *_REGION),
         heeds_cost=False,
     ),
     "sac-lag": AlgorithmRow(
@@ -85,7 +85,7 @@ ALGORITHMS = {
         policy="squashed",
         reads=(
             *("batch_size", "initial_steps", "policy.hidden", "policy.log_std"),
-            *("policy.last_layer_scale", "critic.hidden", *_ESTIMATE),
+            *("policy.last_layer_scale", "critic.hidden", *ESTIMATE),
             *("advantage.discount", "advantage.cost_discount", "lagrangian.gains", "replay"),
         ),
         spellings=("saclag", "sacl"),

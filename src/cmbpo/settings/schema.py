@@ -5,6 +5,7 @@ need not. A setting is here because a preset, an arm or a committed run varies i
 have to say it; what nothing varies is a constant beside the code that reads it.
 """
 
+import os
 from dataclasses import dataclass, replace
 from typing import Annotated, Literal
 
@@ -356,6 +357,8 @@ class TrainSettings(Group):
     def __post_init__(self) -> None:
         """Check the values; the algorithm and the preset must be such that there are."""
         super().__post_init__()
+        # No shell does so behind `=`, or in Python.
+        object.__setattr__(self, "log_dir", os.path.expanduser(self.log_dir))
         name = algorithm_name(self.algo)
         _require(self.algo == name, "algo", self.algo, name)
         presets = preset_names(name)

@@ -91,17 +91,14 @@ class Task(ABC):
 
     name: str
     horizon: int = 1000
+    most_copies: int = 128
+    """Copies that episodes are run in side by side, at most, where nothing is learned."""
     cost_limits: tuple[float, ...] = (10.0,)
     cost_names: tuple[str, ...]
     obs_names: tuple[str, ...]
     act_names: tuple[str, ...]
     knows_cost: bool = True
     knows_termination: bool = True
-
-    @property
-    def cost_limit(self) -> float:
-        """The first of the cost limits, for tasks that have one; per episode."""
-        return self.cost_limits[0]
 
     @property
     @abstractmethod

@@ -106,6 +106,7 @@ class Forecast:
     def __init__(self, settings: TrainSettings):
         """Nothing is known yet."""
         self._settings = settings
+        self._fits_model = ALGORITHMS[settings.algo].data == "real and imagined"
         self._fit: WaitPace | None = None
         self._epoch: float | None = None
         self._steps = 0
@@ -113,6 +114,8 @@ class Forecast:
 
     def wait(self, wait: Wait) -> None:
         """Take a report of the first fit, in whose first second or more all networks learn."""
+        if not self._fits_model:
+            return
         if self._fit is None or self._fit.wait.what != wait.what:
             self._fit, self._epoch = WaitPace(wait), None
             return
@@ -121,11 +124,13 @@ class Forecast:
         self._epoch = self._epoch if settled else self._fit.seconds_each()
 
     def sentence(self, row: Row) -> str | None:
-        """After the second update: how long the others will take."""
+        """After the second update: how long the others will take; None where it is not known."""
         before, self._steps = self._steps, int(row[columns.ENV_STEPS])
         self._updates += 1
         total = self._settings.total_steps
         known = columns.UPDATE_SECONDS in row and before < self._steps < total
+        # A run that goes on has made its first fit before.
+        known = known and (self._epoch is not None or not self._fits_model)
         if self._updates != 2 or not known:
             return None
         updates = math.ceil((total - self._steps) / (self._steps - before))
@@ -223,8 +228,10 @@ def fitted_rows(settings: TrainSettings, *, since: int) -> int:
     s, at, passed = settings.ensemble, since, 0
     while at < settings.total_steps:
         rows = min(at, settings.archive_size)
-        passed += s.most_epochs(rows) * rows
-        at += s.until_due(rows, least=settings.real_share.min_real)
+        every = s.until_due(rows, least=settings.real_share.min_real)
+        alike = 1 if rows < settings.archive_size else -(-(settings.total_steps - at) // every)
+        passed += alike * s.most_epochs(rows) * rows
+        at += alike * every
     return passed
 
 

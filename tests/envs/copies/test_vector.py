@@ -8,6 +8,7 @@ import pytest
 from gymnasium.spaces import Box
 
 from cmbpo.envs.custom_task import CustomTask
+from cmbpo.envs.failures import EnvironmentFailure
 from cmbpo.envs.simulator import Simulator
 from cmbpo.settings.schema import EnvSettings
 
@@ -44,12 +45,21 @@ def task(copies: Literal["inline", "processes"] = "inline"):
     return CustomTask(make, name="Walk", cost_limits=(5.0,), settings=settings)
 
 
+def test_copies_that_are_one_environment_are_refused():
+    one = make()
+    shared = CustomTask(lambda: one, name="Walk", cost_limits=(5.0,), settings=EnvSettings())
+    with pytest.raises(EnvironmentFailure, match="the same one more than once; allowed: a new one"):
+        Simulator(shared, N, seed=0)
+    alone = Simulator(shared, 1, seed=0)
+    assert alone.step(np.zeros((1, 1))).reward.shape == (1,)
+
+
 def actions(steps, seed=0, scale=1.0):
     return np.random.default_rng(seed).uniform(-scale, scale, (steps, N, 1))
 
 
 def same(a, b):
-    for x, y in zip(a[:-1], b[:-1], strict=True):
+    for x, y in zip(a, b, strict=True):
         np.testing.assert_array_equal(x, y)
 
 
@@ -123,10 +133,9 @@ def test_what_is_not_a_number_ends_the_episode_and_costs():
     simulator = Simulator(task(), N, seed=0)
     simulator._copies._copies[1]._env.unwrapped.at = 95.0  # pyright: ignore
     step = simulator.step(np.zeros((N, 1)))
-    assert step.blew_up.tolist() == [False, True, False]
+    assert np.isnan(step.next_obs).all(axis=1).tolist() == [False, True, False]
     assert step.terminated[1]
     assert (step.reward[1], step.cost[1, 0]) == (0.0, 1.0)
-    assert np.isnan(step.next_obs[1]).all()
     assert np.isfinite(step.obs).all()
     assert simulator.mishaps.not_finite == 1
 

@@ -15,13 +15,17 @@ from cmbpo.tasks.simulated import unsaid
 
 
 class InlineCopy:
-    """The copy of this number; what is asked of it is done when the answer is fetched."""
+    """The copy of this number; what is asked of it is done when the answer is fetched.
+
+    `base` is the user's environment itself.
+    """
 
     def __init__(self, make: Callable[..., gymnasium.Env], number: int, settings: EnvSettings):
         """Make it."""
         # The first copy, which the task was made of, has said what there is to say.
         with unsaid():
             self._env = adapted(make, settings.cost_key, copy=number, timeout=settings.timeout)
+        self.base = self._env.unwrapped
         self._asked = partial(width, self._env)
 
     def reset(self, seed: int) -> None:

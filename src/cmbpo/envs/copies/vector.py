@@ -44,6 +44,7 @@ class VectorCopies:
         try:
             for i in range(num_envs):
                 self._copies.append(self._make(i))
+            _require_several(self._copies)
             *_, self._n_obs = map(self._ready, range(num_envs))
         except BaseException:
             self.close()
@@ -133,3 +134,13 @@ class VectorCopies:
         until = time.monotonic() + PATIENCE
         for copy in copies:
             copy.end(patience=max(until - time.monotonic(), 0.0))
+
+
+def _require_several(copies: Sequence[InlineCopy | ProcessCopy]) -> None:
+    """Refuse copies that are one and the same environment: steps of one would move all."""
+    bases = [id(copy.base) for copy in copies if isinstance(copy, InlineCopy)]
+    if len(set(bases)) < len(bases):
+        raise EnvironmentFailure(
+            "what makes the environment returned the same one more than once; allowed: a new one"
+            " each time, as in lambda: gymnasium.make(…), or num_envs 1"
+        )
