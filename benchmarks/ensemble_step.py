@@ -11,6 +11,7 @@ import math
 import subprocess
 import sys
 import time
+from functools import partial
 from itertools import pairwise
 
 MEMBERS, BATCH, WIDTHS = 7, 2048, (26, 512, 512, 42)
@@ -22,8 +23,8 @@ def jax_turn():
     import jax
     import jax.numpy as jnp
 
-    from cmbpo.model.ensemble import Ensemble, ensemble_optimiser, gradient_step
-    from cmbpo.model.ensemble_fit import for_each_member
+    from cmbpo.model.ensemble import Ensemble, loss
+    from cmbpo.model.ensemble_fit import adam_step, for_each_member, optimiser
 
     key = jax.random.key(0)
     n_target = WIDTHS[-1] // 2
@@ -41,12 +42,13 @@ def jax_turn():
     def train(net, opt_state, x, y):
         def step(_, carry):
             net, opt_state, _ = carry
-            return gradient_step(net, opt_state, x, y, learning_rate=1e-3, weight_decay=1e-6)
+            of_rows = partial(loss, x=x, y=y, weight_decay=1e-6)
+            return adam_step(of_rows, net, opt_state, learning_rate=1e-3)
 
         return jax.lax.fori_loop(0, STEPS, step, (net, opt_state, jnp.zeros(())))
 
     turn = jax.jit(for_each_member(train), donate_argnums=(0, 1))
-    state = [ensemble.members, ensemble_optimiser(ensemble)]
+    state = [ensemble.members, optimiser(ensemble.members)]
 
     def run():
         *state[:], _ = jax.block_until_ready(turn(*state, x, y))

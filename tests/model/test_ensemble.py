@@ -16,7 +16,6 @@ from cmbpo.model.ensemble import (
     MOST_GROWTH,
     Ensemble,
     begin_ensemble,
-    ensemble_optimiser,
     fit_ensemble,
     forward,
     loss,
@@ -24,7 +23,7 @@ from cmbpo.model.ensemble import (
     renormalise,
 )
 from cmbpo.model.ensemble import predict as predict_all
-from cmbpo.model.ensemble_fit import FitConfig
+from cmbpo.model.ensemble_fit import FitConfig, optimiser
 from cmbpo.networks import Gaussian, Normaliser
 from cmbpo.trajectory import Steps
 
@@ -80,11 +79,9 @@ predict = jax.jit(predict_all)
 def fitted():
     archive = linear_system(1500, seed=0)
     ensemble = untrained()
-    start = ensemble_optimiser(ensemble)
-    ensemble, opt_state, report = fit(
-        ensemble, start, archive, max_epochs=120, key=jax.random.key(0)
-    )
-    return archive, ensemble, opt_state, report
+    start = optimiser(ensemble.members)
+    ensemble, report = fit(ensemble, start, archive, max_epochs=120, key=jax.random.key(0))
+    return archive, ensemble, report.state.best[1], report
 
 
 def numpy_outputs(net, x):
@@ -154,8 +151,7 @@ def test_one_program_serves_archives_of_all_sizes(fitted):
     before = len(traces)
     for rows, epochs in ((40, 2), (700, 1), (4096, 3)):
         archive = linear_system(rows, seed=rows)
-        *_, report = fit(ensemble, opt_state, archive, max_epochs=epochs, key=jax.random.key(1))
-        assert int(report.rows) == rows
+        _, report = fit(ensemble, opt_state, archive, max_epochs=epochs, key=jax.random.key(1))
         assert int(report.epochs.max()) == epochs
     assert len(traces) == before
 
@@ -177,7 +173,7 @@ def test_the_report_is_of_the_weights_that_come_back(fitted):
 def test_weights_that_only_got_worse_are_not_kept(fitted):
     archive, ensemble, opt_state, report = fitted
     wild = jax.jit(partial(whole_fit, fit=replace(FIT, learning_rate=10.0, patience=3)))
-    after, _, worse = wild(ensemble, opt_state, archive, max_epochs=20, key=jax.random.key(2))
+    after, worse = wild(ensemble, opt_state, archive, max_epochs=20, key=jax.random.key(2))
     np.testing.assert_array_equal(worse.epochs, 3)
     np.testing.assert_allclose(worse.holdout_error, report.holdout_error, rtol=1e-3)
     for old, new in zip(
@@ -198,8 +194,8 @@ def test_networks_that_start_alike_see_the_rows_in_orders_of_their_own(fitted):
     ensemble = untrained()
     alike = jax.tree.map(lambda x: jnp.broadcast_to(x[:1], x.shape), ensemble.members)
     ensemble = eqx.tree_at(lambda e: e.members, ensemble, alike)
-    start = ensemble_optimiser(ensemble)
-    ensemble, *_ = fit(ensemble, start, archive, max_epochs=2, key=jax.random.key(9))
+    start = optimiser(ensemble.members)
+    ensemble, _ = fit(ensemble, start, archive, max_epochs=2, key=jax.random.key(9))
     prediction = predict(ensemble, archive.obs[:100], archive.act[:100])
     assert np.ptp(np.asarray(prediction.mean), axis=0).mean() > 1e-4
 
@@ -227,10 +223,8 @@ def test_disagreement_ranks_true_errors_in_and_beyond_the_data(fitted):
     error = (np.asarray(prediction.mean).mean(axis=0) - truth) / np.asarray(ensemble.target.std)
     value = np.asarray(disagreement(prediction))
     expected = np.asarray(scipy.stats.spearmanr(value, (error**2).mean(axis=1)))[0]
-    np.testing.assert_allclose(found.rank_correlation, expected, rtol=1e-3)
-    assert float(found.rank_correlation) > 0.5
-    clipped = np.minimum(value, np.quantile(value, 0.95))
-    np.testing.assert_allclose(found.disagreement, clipped.mean(), rtol=1e-3)
+    np.testing.assert_allclose(found, expected, rtol=1e-3)
+    assert float(found) > 0.5
 
 
 def fitted_once(ensemble: Ensemble) -> Ensemble:
@@ -289,7 +283,7 @@ def test_one_impact_does_not_rule_the_hold_out_error(fitted):
     struck = archive.next_obs.at[held[0], 1].add(1000.0)
     struck = eqx.tree_at(lambda a: a.next_obs, archive, struck)
     # Unbounded it is 39 deviations away, which alone makes a mean square of 1.3.
-    _, _, later = fit(ensemble, opt_state, struck, max_epochs=3, key=jax.random.key(3))
+    _, later = fit(ensemble, opt_state, struck, max_epochs=3, key=jax.random.key(3))
     rest, alone = float(report.holdout_error.max()), 8.0**2 / (N_OBS + 1) / 300
     assert float(later.holdout_error.max()) < rest + 2 * alone
 
@@ -303,7 +297,7 @@ def test_a_batch_goes_through_a_network_as_its_rows_do():
 def test_data_on_another_scale_do_not_throw_a_fitted_ensemble_off(fitted):
     _, ensemble, opt_state, _ = fitted
     wider = linear_system(2000, seed=5, scale=1.5)
-    after, _, later = fit(ensemble, opt_state, wider, max_epochs=3, key=jax.random.key(3))
+    after, later = fit(ensemble, opt_state, wider, max_epochs=3, key=jax.random.key(3))
     assert float(later.holdout_error.max()) < 0.03
     np.testing.assert_allclose(after.input.std[:N_OBS], 1.5, rtol=0.1)
     assert int(after.fits) == int(ensemble.fits) + 1
@@ -313,11 +307,11 @@ def test_data_on_another_scale_do_not_throw_a_fitted_ensemble_off(fitted):
 def test_networks_side_by_side_learn_what_they_learn_one_by_one(fitted, monkeypatch):
     archive, *_ = fitted
     ensemble = untrained()
-    start = ensemble_optimiser(ensemble)
+    start = optimiser(ensemble.members)
 
     def learn():
         jitted = jax.jit(partial(whole_fit, fit=FIT))
-        return jitted(ensemble, start, archive, max_epochs=3, key=jax.random.key(8))[2]
+        return jitted(ensemble, start, archive, max_epochs=3, key=jax.random.key(8))[1]
 
     one_by_one = learn()
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
@@ -332,7 +326,7 @@ def test_an_archive_too_large_to_walk_is_refused():
     with pytest.raises(ValueError, match="3000000 rows"):
         fit(
             ensemble,
-            ensemble_optimiser(ensemble),
+            optimiser(ensemble.members),
             archive,
             max_epochs=1,
             key=jax.random.key(0),

@@ -9,14 +9,9 @@ import pytest
 from cmbpo.data import archive as archives
 from cmbpo.data.archive import Archive
 from cmbpo.model import learned_cost
-from cmbpo.model.ensemble import Ensemble, begin_ensemble, ensemble_optimiser, fit_ensemble
-from cmbpo.model.ensemble_fit import FitConfig
-from cmbpo.model.learned_cost import (
-    CostModel,
-    begin_cost_model,
-    cost_model_optimiser,
-    fit_cost_model,
-)
+from cmbpo.model.ensemble import Ensemble, begin_ensemble, fit_ensemble
+from cmbpo.model.ensemble_fit import FitConfig, optimiser
+from cmbpo.model.learned_cost import CostModel, begin_cost_model, fit_cost_model
 from cmbpo.model.learned_cost_quality import Quality, calibrate_probabilities, parts
 from cmbpo.networks import Gaussian, Mlp
 from cmbpo.trajectory import Steps
@@ -80,9 +75,9 @@ def traced_learn(cost_model: CostModel, opt_state, archive: Archive, epochs, key
     ensemble = Ensemble(
         N_OBS, N_ACT, hidden=(32,), members=MEMBERS, elites=MEMBERS, key=jax.random.key(7)
     )
-    start = ensemble_optimiser(ensemble)
+    start = optimiser(ensemble.members)
     begun = begin_ensemble(ensemble, start, archive, key=key)
-    ensemble, *_ = fit_ensemble(ensemble, begun, archive, FIT, max_epochs=20)
+    ensemble, _ = fit_ensemble(ensemble, begun, archive, FIT, max_epochs=20)
     begun = begin_cost_model(cost_model, opt_state, archive, key=key)
     cost_model, state = fit_cost_model(cost_model, begun, archive, FIT, max_epochs=epochs)
     cost_model, quality = calibrate_probabilities(cost_model, ensemble, archive)
@@ -103,7 +98,7 @@ def by_all(cost_model: CostModel, moves: Moves) -> np.ndarray:
 @pytest.fixture(scope="module")
 def learned() -> tuple[CostModel, Quality]:
     cost_model = untrained()
-    start = cost_model_optimiser(cost_model)
+    start = optimiser(cost_model.members)
     cost_model, _, quality = learn(
         cost_model, start, Moves(ROWS, seed=0).archive(), 60, jax.random.key(1)
     )
@@ -169,7 +164,7 @@ def test_rare_classes_keep_their_rate():
     )
     cost_model = untrained(seed=3)
     cost_model, _, quality = learn(
-        cost_model, cost_model_optimiser(cost_model), rare.archive(), 60, jax.random.key(2)
+        cost_model, optimiser(cost_model.members), rare.archive(), 60, jax.random.key(2)
     )
     found = by_all(cost_model, fresh)[:, [0, 2]].mean(axis=0)
     truth = np.array([fresh.cost[:, 0].mean(), fresh.terminated.mean()])
@@ -182,7 +177,7 @@ def test_what_never_happens_is_not_expected():
     never = Moves(ROWS, seed=5, line=100.0, far=100.0)
     cost_model = untrained(seed=5)
     cost_model, _, quality = learn(
-        cost_model, cost_model_optimiser(cost_model), never.archive(), 30, jax.random.key(3)
+        cost_model, optimiser(cost_model.members), never.archive(), 30, jax.random.key(3)
     )
     found = by_all(cost_model, Moves(2000, seed=6))[:, [0, 2]]
     assert found.max() < 0.01
@@ -208,7 +203,7 @@ def test_a_cost_that_turns_out_not_to_be_0_or_1_starts_anew():
     plain.cost[:, 1] = plain.cost[:, 0]
     cost_model = untrained(seed=10)
     cost_model, opt_state, _ = learn(
-        cost_model, cost_model_optimiser(cost_model), plain.archive(), 30, jax.random.key(4)
+        cost_model, optimiser(cost_model.members), plain.archive(), 30, jax.random.key(4)
     )
     assert bool(cost_model.logistic.all())
     cost_model, _, _ = learn(cost_model, opt_state, later.archive(), 60, jax.random.key(5))
@@ -286,7 +281,7 @@ def test_one_program_serves_all_archives(learned):
     for rows in (200, 7000):
         learn(
             cost_model,
-            cost_model_optimiser(cost_model),
+            optimiser(cost_model.members),
             Moves(rows, seed=rows).archive(),
             1,
             jax.random.key(0),

@@ -146,7 +146,6 @@ def test_an_exact_ensemble_repeats_the_true_system(setting):
     np.testing.assert_allclose(steps.next_obs[..., 1], steps.obs[..., 1], atol=1e-6)
     np.testing.assert_allclose(steps.reward, steps.obs[..., 0], atol=1e-5)
     np.testing.assert_array_equal(steps.cost, Line().costs(steps.obs, steps.act, steps.next_obs))
-    assert float(told.disagreement) == 0.0
     np.testing.assert_allclose(told.cost_rate, steps.cost.mean(axis=(0, 1)), rtol=1e-5)
     np.testing.assert_allclose(told.reward_rate, steps.reward.mean(), rtol=1e-4)
 
@@ -222,7 +221,6 @@ def test_a_batch_has_one_horizon_from_the_quantile_of_a_probe(setting):
     found = measure(world, setting.policy, setting.archive.obs[:50], cut, key=jax.random.key(4))
     assert int(found.horizon) == 6
     np.testing.assert_allclose(found.disagreement, per_step, rtol=1e-5)
-    np.testing.assert_allclose(found.accumulated, 6 * per_step, rtol=1e-5)
     steps, _ = batch(setting, world, eqx.tree_at(lambda c: c.horizon, cut, found.horizon))
     lengths = [len(path) for path in trajectories(steps) if path[-1][0] < STEPS - 1]
     assert set(lengths) == {6}

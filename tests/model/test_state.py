@@ -140,12 +140,11 @@ def limited(settings, policy, known) -> model.Model:
     return model.set_limits(known, policy, settings, PointCircle(), jax.random.key(3))
 
 
-def test_limits_follow_from_the_first_disagreement(settings, limited):
+def test_the_limit_follows_from_the_first_disagreement(settings, limited):
     limits, reference = limited.limits, float(limited.limits.reference)
     assert reference > 0.0
     assert float(limited.disagreement) == reference
-    first_alpha, first_horizon = settings.real_share.first_alpha, settings.rollout.first_horizon
-    np.testing.assert_allclose(limits.mean, (1.0 - first_alpha) * reference, rtol=1e-6)
+    first_horizon = settings.rollout.first_horizon
     np.testing.assert_allclose(limits.accumulated, first_horizon * reference, rtol=1e-6)
 
 
@@ -194,8 +193,7 @@ def test_a_hidden_cost_is_never_asked_for(settings, policy, learned):
 
 
 def test_with_no_disagreement_allowed_the_least_horizon_is_left(settings, policy, limited):
-    zero = jnp.zeros(())
-    nothing = replace(limited, limits=Limits(limited.limits.reference, zero, zero))
+    nothing = replace(limited, limits=Limits(limited.limits.reference, jnp.zeros(())))
     strict = replace(settings, rollout=replace(settings.rollout, min_horizon=3, max_horizon=10))
     found = imagine(nothing, policy, strict, PointCircle())
     assert int(found.horizon) == 3

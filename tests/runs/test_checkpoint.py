@@ -74,6 +74,16 @@ def test_a_part_of_the_state_loads_alone(run):
     same_bits(run.load(a_policy(6), under="policy"), a_state(5)["policy"])
 
 
+def test_what_an_older_version_saved_and_nothing_needs_any_more_is_passed_over(run):
+    kept = {"reference": np.array(0.02), "accumulated": np.array(0.1)}
+
+    def state(limits):
+        return {"learner": {"model": {"limits": limits}}}
+
+    run.save(state(kept | {"mean": np.array(0.014)}), 1)
+    same_bits(run.load(state(kept)), state(kept))
+
+
 def test_a_checkpoint_is_not_compressed_so_that_a_large_archive_saves_in_a_second(run):
     """Zeros and ones would shrink to nothing, and take ten times as long."""
     path = run.save({"obs": jnp.ones((2000, 80)), "epoch": jnp.zeros(2000, jnp.int32)}, 1)

@@ -214,13 +214,13 @@ def test_observation_entries():
 
 
 def test_reward_terms():
-    simulator = Simulator(TASK, 2, seed=0)
+    copies, act = TASK.copies(2, threads=1), np.full((2, 8), -2.0)
+    state, obs = copies.begin(np.arange(2), [np.random.default_rng(i) for i in range(2)])
     for _ in range(20):
-        simulator.step(np.full((2, 8), -2.0))
-    before = simulator.state()["physics"][:, 1]
-    step = simulator.step(np.full((2, 8), -2.0))
-    terms = step.terms
-    after = simulator.state()["physics"][:, 1]
+        step = copies.step(state, obs, act)
+        state, obs = step.state, step.obs
+    step = copies.step(state, obs, act)
+    terms, before, after = step.terms, state[:, 1], step.state[:, 1]
     np.testing.assert_allclose(terms["reward_forward"], (after - before) / 0.05)
     np.testing.assert_allclose(terms["reward_control"], -4.0)
     np.testing.assert_allclose(terms["reward_survive"], 1.0)

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 import cmbpo.tasks
-from cmbpo.envs.simulator import Simulator
 from cmbpo.tasks.simulated import ThreadedCopies
 
 TASK = cmbpo.tasks.get("HalfCheetahSafe")
@@ -84,10 +83,10 @@ def test_cost_within_two_metres_of_the_obstacle(distance, cost):
 @pytest.mark.parametrize("weight", [0.1, 0.5])
 def test_reward_is_speed_less_control_of_the_clipped_action(weight):
     task = cmbpo.tasks.get("HalfCheetahSafe", control_cost=weight)
-    simulator = Simulator(task, 2, seed=0)
-    before = simulator.state()["physics"][:, 1]
-    step = simulator.step(np.full((2, 6), 3.0))
-    after = simulator.state()["physics"][:, 1]
+    copies = task.copies(2, threads=1)
+    state, obs = copies.begin(np.arange(2), [np.random.default_rng(i) for i in range(2)])
+    step = copies.step(state, obs, np.full((2, 6), 3.0))
+    before, after = state[:, 1], step.state[:, 1]
     np.testing.assert_allclose(step.terms["reward_forward"], (after - before) / 0.05, rtol=1e-12)
     np.testing.assert_allclose(step.terms["reward_control"], -weight * 6.0)
     np.testing.assert_allclose(

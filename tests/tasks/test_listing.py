@@ -18,7 +18,7 @@ def test_the_list_names_all_tasks_with_their_sizes(capsys):
     rows = [line.split() for line in capsys.readouterr().out.splitlines()]
     for name, (n_obs, n_act) in SIZES.items():
         task = cmbpo.tasks.get(name)
-        limit = f"{task.cost_limit:g}"
+        limit = f"{task.cost_limits[0]:g}"
         assert [name, str(n_obs), str(n_act), "1000", f"{task.dt:g}", limit] in rows
 
 

@@ -43,7 +43,7 @@ def test_a_task_has_its_spaces_names_and_limits(name):
     assert len(set(task.obs_names)) == n_obs
     assert len(set(task.act_names)) == n_act
     limit = 10.0 if name in KNOWN else 25.0
-    assert (task.horizon, task.cost_limit, task.cost_limits) == (1000, limit, (limit,))
+    assert (task.horizon, task.cost_limits) == (1000, (limit,))
     assert len(task.cost_names) == len(task.cost_limits)
     assert task.act_names == tuple(
         task.model.joint(joint).name.replace("x", "force_x").replace("y", "force_y")

@@ -234,7 +234,6 @@ def test_the_practical_form_is_pinskers_inequality_in_costs_per_horizon():
     np.testing.assert_allclose(got.epsilon, 0.005 + 9 * (0.01 + 0.01))
     np.testing.assert_allclose(got.predicted_cost_change, [-3.0, 1.0])
     np.testing.assert_allclose(got.real_cost_change, [-2.0, 0.0])
-    np.testing.assert_allclose(got.surprise, [1.0, -1.0])
 
 
 def test_the_practical_form_never_exceeds_a_total_variation_nor_fails_on_rounding():

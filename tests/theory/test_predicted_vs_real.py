@@ -16,7 +16,6 @@ def test_a_prediction_is_compared_with_the_change_from_the_cost_that_it_was_made
     found = prediction.against(np.array([10.0, 4.0]), discount=0.9)
     np.testing.assert_allclose(found.predicted_cost_change, [-3.0, 1.0])
     np.testing.assert_allclose(found.real_cost_change, [-2.0, 0.0])
-    np.testing.assert_allclose(found.surprise, [1.0, -1.0])
     # √(0.02/2) and √(0.005/2), and with them ε_π ε_m + γ/(1 − γ) (ε_π² + 2 ε_π ε_m).
     np.testing.assert_allclose([found.eps_pi, found.eps_m], [0.1, 0.05], rtol=1e-6)
     np.testing.assert_allclose(found.epsilon, 0.005 + 9.0 * (0.01 + 0.01), rtol=1e-5)
@@ -33,7 +32,7 @@ def test_without_a_model_only_the_policy_moves_the_bound():
 
 def test_before_the_first_step_nothing_was_predicted_and_no_number_says_so():
     found = no_prediction(2).against(np.array([3.0, 4.0]), discount=0.9)
-    for value in (found.predicted_cost_change, found.real_cost_change, found.surprise):
+    for value in (found.predicted_cost_change, found.real_cost_change):
         assert value.shape == (2,)
         assert np.isnan(value).all()
     assert np.isnan([found.eps_pi, found.eps_m, found.epsilon]).all()

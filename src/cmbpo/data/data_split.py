@@ -39,12 +39,10 @@ def is_held_out(
     return (index >= 0) & (_hashed(index) < share)
 
 
-def holdout_rows(
-    archive: Archive, *, holdout: float = HOLDOUT, max_holdout: int = MAX_HOLDOUT
-) -> tuple[Int[Array, " rows"], Bool[Array, " rows"]]:
+def holdout_rows(archive: Archive) -> tuple[Int[Array, " rows"], Bool[Array, " rows"]]:
     """Positions of the held-out rows, and which of these entries are in use."""
-    size = min(max_holdout, archive.capacity)
-    held = is_held_out(archive, holdout=holdout, max_holdout=max_holdout)
+    size = min(MAX_HOLDOUT, archive.capacity)
+    held = is_held_out(archive)
     (rows,) = jnp.nonzero(held, size=size, fill_value=0)
     return rows, jnp.arange(size) < jnp.sum(held)
 

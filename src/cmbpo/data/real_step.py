@@ -10,7 +10,7 @@ class RealStep(NamedTuple):
     """One step of all copies.
 
     `next_obs` is what the step led to, `obs` where the copy now is: the same, unless the copy's
-    episode ended and it was reset. Where the physics `blew_up`, `next_obs` is not a number, the
+    episode ended and it was reset. Where the physics blew up, `next_obs` is not a number, the
     step is terminal and costs 1, and its reward is 0. A copy is `cut` where its time is up though
     the environment itself would go on: after the `allotted` steps, or before them by staggering, or
     with its process. In a copy that was `lost` nothing happened: the step is no data.
@@ -24,9 +24,7 @@ class RealStep(NamedTuple):
     cut: Bool[np.ndarray, " N"]
     allotted: Int[np.ndarray, " N"]
     obs: Float[np.ndarray, "N obs"]
-    blew_up: Bool[np.ndarray, " N"]
     lost: Bool[np.ndarray, " N"]
-    terms: dict[str, Float[np.ndarray, " N"]]
 
 
 @runtime_checkable

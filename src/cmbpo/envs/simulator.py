@@ -75,9 +75,7 @@ class Simulator:
             cut=over & ~out.truncated | out.lost,
             allotted=allotted,
             obs=self.obs,
-            blew_up=out.blown_up,
             lost=out.lost,
-            terms=out.terms,
         )
 
     def _reset(self, rows: np.ndarray) -> None:

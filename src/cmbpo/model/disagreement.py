@@ -1,4 +1,4 @@
-"""D_KL^E, how much the networks disagree, and the limits d_m and d_H calibrated from α₀ and h₀."""
+"""D_KL^E, how much the networks disagree, and the limit d_H calibrated from h₀."""
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -44,23 +44,15 @@ def robust_mean(
 
 
 class Limits(eqx.Module):
-    """What disagreement is allowed: the reference D̄₀, d_m for its mean, d_H for its sum."""
+    """What disagreement is allowed: the reference D̄₀, and d_H for its sum along a trajectory."""
 
     reference: Float[Array, ""]
-    mean: Float[Array, ""]
     accumulated: Float[Array, ""]
 
 
-def limits_from(reference: Float[Array, ""], *, first_alpha: float, first_horizon: int) -> Limits:
-    """d_m = (1 − α₀)·D̄₀ and d_H = h₀·D̄₀, from D̄₀ along imagined trajectories of h₀ steps."""
-    return Limits(reference, (1.0 - first_alpha) * reference, first_horizon * reference)
-
-
-class Reliability(eqx.Module):
-    """What disagreement is worth on held-out rows: its mean, and how well it ranks true errors."""
-
-    disagreement: Float[Array, ""]
-    rank_correlation: Float[Array, ""]
+def limits_from(reference: Float[Array, ""], *, first_horizon: int) -> Limits:
+    """d_H = h₀·D̄₀, from D̄₀ along imagined trajectories of h₀ steps."""
+    return Limits(reference, first_horizon * reference)
 
 
 def rank_correlation(
@@ -78,15 +70,14 @@ def rank_correlation(
     return jnp.sum(a * b) / jnp.maximum(jnp.sqrt(jnp.sum(a**2) * jnp.sum(b**2)), 1e-12)
 
 
-def reliability(ensemble: Ensemble, archive: Archive) -> Reliability:
-    """Disagreement against the squared error, in standard units, of the networks' mean."""
+def reliability(ensemble: Ensemble, archive: Archive) -> Float[Array, ""]:
+    """How well disagreement ranks true errors: Spearman's ρ of the two on held-out rows.
+
+    The error is the square, in standard units, of what the networks' mean misses.
+    """
     rows, counted = holdout_rows(archive)
     obs = archive.obs[rows]
     prediction = predict(ensemble, obs, archive.act[rows])
     truth = jnp.concatenate([archive.next_obs[rows] - obs, archive.reward[rows][:, None]], axis=-1)
     error = (prediction.mean.mean(axis=0) - truth) / ensemble.target.std[None]
-    value = disagreement(prediction)
-    return Reliability(
-        disagreement=robust_mean(value, counted),
-        rank_correlation=rank_correlation(value, jnp.mean(error**2, axis=-1), counted),
-    )
+    return rank_correlation(disagreement(prediction), jnp.mean(error**2, axis=-1), counted)

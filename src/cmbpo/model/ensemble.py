@@ -1,14 +1,23 @@
 """The ensemble p(s', r | s, a): its loss, its fits, hold-out and elites."""
 
+from functools import partial
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import optax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from cmbpo.data.archive import Archive
 from cmbpo.data.data_split import holdout_rows
-from cmbpo.model.ensemble_fit import FitConfig, FitState, begin, fit_members, for_each_member
+from cmbpo.model.ensemble_fit import (
+    FitConfig,
+    FitState,
+    adam_step,
+    begin,
+    fit_members,
+    for_each_member,
+    mean_where,
+)
 from cmbpo.networks import Mlp, Normaliser, identity_normaliser
 from cmbpo.normalisation import for_new_inputs, for_new_outputs, ratio, statistics
 
@@ -70,7 +79,6 @@ class FitReport(eqx.Module):
     holdout_error: Float[Array, " E"]
     train_loss: Float[Array, " E"]
     epochs: Int[Array, " E"]
-    rows: Int[Array, ""]
     state: FitState
 
 
@@ -164,12 +172,6 @@ def weight_penalty(net: Mlp) -> Float[Array, ""]:
     )
 
 
-def ensemble_optimiser(ensemble: Ensemble) -> PyTree:
-    """The optimiser's state before the first fit, one for each network."""
-    members: PyTree = ensemble.members
-    return jax.vmap(optax.adam(0.0).init)(members)
-
-
 def renormalise(ensemble: Ensemble, new_input: Normaliser, new_target: Normaliser) -> Ensemble:
     """The ensemble in other standard units, predicting what it predicted before.
 
@@ -202,21 +204,6 @@ def _with_log_variance(target: Normaliser, shift: Float[Array, " target"]) -> No
     return Normaliser(jnp.concatenate([target.mean, shift]), std)
 
 
-def gradient_step(
-    net: Mlp,
-    opt_state: PyTree,
-    x: Float[Array, "B n_in"],
-    y: Float[Array, "B target"],
-    *,
-    learning_rate: float,
-    weight_decay: float,
-) -> tuple[Mlp, PyTree, Float[Array, ""]]:
-    """One step of Adam for one network."""
-    value, gradient = jax.value_and_grad(loss)(net, x, y, weight_decay=weight_decay)
-    updates, opt_state = optax.adam(learning_rate).update(gradient, opt_state)
-    return jax.tree.map(jnp.add, net, updates), opt_state, value
-
-
 class _FitData(eqx.Module):
     """What networks learn from, in standard units: all rows, and those held out."""
 
@@ -229,21 +216,14 @@ class _FitData(eqx.Module):
     def holdout_error(self, net: Mlp) -> Float[Array, ""]:
         """Mean squared error of the held-out rows."""
         mean, _ = _outputs(net, self.held_x)
-        error = jnp.mean((mean - self.held_y) ** 2, axis=-1)
-        return jnp.sum(jnp.where(self.is_held, error, 0.0)) / jnp.maximum(jnp.sum(self.is_held), 1)
+        return mean_where(jnp.mean((mean - self.held_y) ** 2, axis=-1), self.is_held)
 
     def step(
         self, net: Mlp, opt_state: PyTree, rows: Int[Array, " B"], fit: FitConfig
     ) -> tuple[Mlp, PyTree, Float[Array, ""]]:
         """One step of Adam on these rows."""
-        return gradient_step(
-            net,
-            opt_state,
-            self.x[rows],
-            self.y[rows],
-            learning_rate=fit.learning_rate,
-            weight_decay=fit.weight_decay,
-        )
+        of_rows = partial(loss, x=self.x[rows], y=self.y[rows], weight_decay=fit.weight_decay)
+        return adam_step(of_rows, net, opt_state, learning_rate=fit.learning_rate)
 
 
 def _fit_data(ensemble: Ensemble, archive: Archive) -> tuple[Ensemble, _FitData]:
@@ -274,18 +254,17 @@ def fit_ensemble(
     fit: FitConfig,
     *,
     max_epochs: Int[Array, ""] | int,
-) -> tuple[Ensemble, PyTree, FitReport]:
+) -> tuple[Ensemble, FitReport]:
     """Train every network; the elites are those with the least hold-out error.
 
     `begun` is what `begin_ensemble` returned of the same ensemble, or the state after fewer epochs.
     """
     ensemble, data = _fit_data(ensemble, archive)
     fitted = fit_members(begun, archive, data, fit, max_epochs=max_epochs)
-    best_members, best_opt_state = fitted.best
+    members, _ = fitted.best
     # Chosen anew after each fit, and by μ's error alone: σ is not fitted to be right.
     elites = jnp.argsort(fitted.best_error)[: ensemble.elites.shape[0]]
     ensemble = eqx.tree_at(
-        lambda e: (e.members, e.elites, e.fits), ensemble, (best_members, elites, ensemble.fits + 1)
+        lambda e: (e.members, e.elites, e.fits), ensemble, (members, elites, ensemble.fits + 1)
     )
-    report = FitReport(fitted.best_error, fitted.train_loss, fitted.epochs, archive.size, fitted)
-    return ensemble, best_opt_state, report
+    return ensemble, FitReport(fitted.best_error, fitted.train_loss, fitted.epochs, fitted)

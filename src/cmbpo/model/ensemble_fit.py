@@ -8,6 +8,7 @@ from typing import Protocol, runtime_checkable
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import optax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from cmbpo.data.archive import Archive
@@ -34,6 +35,25 @@ class FitConfig:
     """Factor on the penalty on the weights."""
     patience: int = 5
     """Epochs without a gain of 1 % after which a network stops."""
+
+
+def optimiser(members: PyTree) -> PyTree:
+    """Adam's state before the first fit, one for each network."""
+    return jax.vmap(optax.adam(0.0).init)(members)
+
+
+def adam_step(
+    loss: Callable[[Mlp], Float[Array, ""]], net: Mlp, opt_state: PyTree, *, learning_rate: float
+) -> tuple[Mlp, PyTree, Float[Array, ""]]:
+    """One step of Adam for one network: itself and the optimiser after it, and the loss before."""
+    value, gradient = jax.value_and_grad(loss)(net)
+    updates, opt_state = optax.adam(learning_rate).update(gradient, opt_state)
+    return jax.tree.map(jnp.add, net, updates), opt_state, value
+
+
+def mean_where(values: Float[Array, " n"], counted: Bool[Array, " n"]) -> Float[Array, ""]:
+    """Mean of the counted values, 0 where there are none."""
+    return jnp.sum(jnp.where(counted, values, 0.0)) / jnp.maximum(jnp.sum(counted), 1)
 
 
 @runtime_checkable

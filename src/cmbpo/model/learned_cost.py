@@ -3,13 +3,20 @@
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import optax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree
 
 from cmbpo.data.archive import Archive
 from cmbpo.data.data_split import holdout_rows
 from cmbpo.model.ensemble import MOST_GROWTH, forward, weight_penalty
-from cmbpo.model.ensemble_fit import FitConfig, FitState, begin, fit_members, for_each_member
+from cmbpo.model.ensemble_fit import (
+    FitConfig,
+    FitState,
+    adam_step,
+    begin,
+    fit_members,
+    for_each_member,
+    mean_where,
+)
 from cmbpo.networks import Mlp, Normaliser, identity_normaliser
 from cmbpo.normalisation import for_new_inputs, for_new_outputs, statistics, with_weights
 
@@ -148,14 +155,11 @@ class _FitData(eqx.Module):
         def loss(net: Mlp) -> Float[Array, ""]:
             return jnp.mean(self.errors(net, rows)) + fit.weight_decay * weight_penalty(net)
 
-        value, gradient = jax.value_and_grad(loss)(net)
-        updates, opt_state = optax.adam(fit.learning_rate).update(gradient, opt_state)
-        return jax.tree.map(jnp.add, net, updates), opt_state, value
+        return adam_step(loss, net, opt_state, learning_rate=fit.learning_rate)
 
     def holdout_error(self, net: Mlp) -> Float[Array, ""]:
         """Mean error of the held-out rows."""
-        error = self.errors(net, self.held)
-        return jnp.sum(jnp.where(self.is_held, error, 0.0)) / jnp.maximum(jnp.sum(self.is_held), 1)
+        return mean_where(self.errors(net, self.held), self.is_held)
 
 
 def _fit_data(cost_model: CostModel, archive: Archive) -> tuple[CostModel, _FitData]:
@@ -222,12 +226,6 @@ def _renormalise(
         cost_model,
         (layers, new_input, new_output, logistic),
     )
-
-
-def cost_model_optimiser(cost_model: CostModel) -> PyTree:
-    """Adam's state before the first fit, one for each network."""
-    members: PyTree = cost_model.members
-    return jax.vmap(optax.adam(0.0).init)(members)
 
 
 def begin_cost_model(

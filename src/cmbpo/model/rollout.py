@@ -61,12 +61,11 @@ class Probe(eqx.Module):
     """What a few trajectories tell before a batch is imagined.
 
     `disagreement` is D̄ of steps that the rule admits, robust to outliers; `horizon` the longest
-    trajectory of the batch; `accumulated` the quantile of accumulated disagreement at its end.
+    trajectory of the batch.
     """
 
     disagreement: Float[Array, ""]
     horizon: Int[Array, ""]
-    accumulated: Float[Array, ""]
 
 
 class _Probing(NamedTuple):
@@ -80,7 +79,6 @@ class _Probing(NamedTuple):
     obs: Float[Array, "lanes obs"]
     alive: Bool[Array, " lanes"]
     spent: Float[Array, " lanes"]
-    accumulated: Float[Array, ""]
     values: Float[Array, "T lanes"]
     counted: Bool[Array, "T lanes"]
 
@@ -112,9 +110,8 @@ def probe(
         moves = world.step(policy, now.obs, key=keys[now.t])
         # A lane that ended keeps what it spent: it was a trajectory of the batch like any other.
         spent = now.spent + jnp.where(now.alive, moves.disagreement, 0.0)
-        at_quantile = jnp.quantile(spent, quantile)
         # Written so that a NaN, of networks that exploded, counts as over the budget.
-        over = ~(at_quantile <= cut.shared_budget)
+        over = ~(jnp.quantile(spent, quantile) <= cut.shared_budget)
         admitted = (now.t == 0) | ~over
         return _Probing(
             t=now.t + admitted,
@@ -122,7 +119,6 @@ def probe(
             obs=moves.next_obs,
             alive=now.alive & ~moves.terminated & (spent <= cut.budget),
             spent=spent,
-            accumulated=jnp.where(admitted, at_quantile, now.accumulated),
             values=now.values.at[now.t].set(moves.disagreement),
             counted=now.counted.at[now.t].set(now.alive & admitted),
         )
@@ -134,7 +130,6 @@ def probe(
         obs=obs,
         alive=jnp.ones(lanes, bool),
         spent=jnp.zeros(lanes),
-        accumulated=jnp.zeros(()),
         values=zeros,
         counted=zeros.astype(bool),
     )
@@ -142,7 +137,6 @@ def probe(
     return Probe(
         disagreement=robust_mean(end.values, end.counted),
         horizon=jnp.where(end.over, end.t, cut.horizon),
-        accumulated=end.accumulated,
     )
 
 
@@ -156,7 +150,6 @@ class Imagination(eqx.Module):
 
     rows: Int[Array, ""]
     length: Float[Array, ""]
-    disagreement: Float[Array, ""]
     reward_rate: Float[Array, ""]
     cost_rate: Float[Array, " cost"]
     terminated: Float[Array, ""]
@@ -171,7 +164,6 @@ class _Imagining(NamedTuple):
     spent: Float[Array, " lanes"]
     length: Int[Array, " lanes"]
     record: Steps
-    values: Float[Array, "T lanes"]
 
 
 def imagine(
@@ -224,7 +216,6 @@ def imagine(
             spent=jnp.where(ended, 0.0, spent),
             length=jnp.where(ended, 0, length),
             record=jax.tree.map(lambda rows, x: rows.at[now.t].set(x), now.record, row),
-            values=now.values.at[now.t].set(moves.disagreement),
         )
 
     zero, zeros = jnp.zeros((), jnp.int32), jnp.zeros((steps, lanes))
@@ -246,12 +237,11 @@ def imagine(
         spent=jnp.zeros(lanes),
         length=jnp.zeros(lanes, jnp.int32),
         record=nothing,
-        values=zeros,
     )
     end = jax.lax.while_loop(unfinished, step, start)
     record = _close(end.record)
     longest = jnp.minimum(cut.horizon, end.t)
-    return record, _describe(record, end.values, last_start=end.t - longest)
+    return record, _describe(record, last_start=end.t - longest)
 
 
 def _close(record: Steps) -> Steps:
@@ -265,13 +255,11 @@ def _close(record: Steps) -> Steps:
     )
 
 
-def _describe(
-    record: Steps, values: Float[Array, "T lanes"], *, last_start: Int[Array, ""]
-) -> Imagination:
+def _describe(record: Steps, *, last_start: Int[Array, ""]) -> Imagination:
     """Lengths are of the trajectories that begin up to the step `last_start`."""
     rows, trajectories = jnp.sum(record.valid), jnp.sum(record.last)
     # The step after which each lane's trajectory before this one ended is where this one began.
-    after = jnp.arange(1, values.shape[0] + 1)[:, None]
+    after = jnp.arange(1, record.valid.shape[0] + 1)[:, None]
     ended = jax.lax.cummax(jnp.where(record.last | ~record.valid, after, 0))
     began = jnp.concatenate([jnp.zeros_like(ended[:1]), ended[:-1]])
     counted = record.last & (began <= last_start)
@@ -282,7 +270,6 @@ def _describe(
     return Imagination(
         rows=rows,
         length=jnp.sum(jnp.where(counted, after - began, 0)) / jnp.maximum(jnp.sum(counted), 1),
-        disagreement=mean(values),
         reward_rate=mean(record.reward),
         cost_rate=jax.vmap(mean, in_axes=-1)(record.cost),
         terminated=jnp.sum(record.terminated) / jnp.maximum(trajectories, 1),

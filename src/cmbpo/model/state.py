@@ -16,14 +16,9 @@ from cmbpo.data.archive import Archive
 from cmbpo.data.start_states import Starts, past_policies
 from cmbpo.model import learned_cost_quality, rollout
 from cmbpo.model.disagreement import Limits, limits_from, reliability
-from cmbpo.model.ensemble import Ensemble, begin_ensemble, ensemble_optimiser, fit_ensemble
-from cmbpo.model.ensemble_fit import FitConfig, FitState, unfinished
-from cmbpo.model.learned_cost import (
-    CostModel,
-    begin_cost_model,
-    cost_model_optimiser,
-    fit_cost_model,
-)
+from cmbpo.model.ensemble import Ensemble, begin_ensemble, fit_ensemble
+from cmbpo.model.ensemble_fit import FitConfig, FitState, optimiser, unfinished
+from cmbpo.model.learned_cost import CostModel, begin_cost_model, fit_cost_model
 from cmbpo.model.learned_cost_quality import Quality
 from cmbpo.model.model_errors import held_out_errors
 from cmbpo.model.real_share import real_samples, real_share
@@ -124,11 +119,11 @@ def start(
     unknown = None if cost_model is None else learned_cost_quality.unknown(cost_model)
     return Model(
         ensemble=ensemble,
-        opt_state=ensemble_optimiser(ensemble),
+        opt_state=optimiser(ensemble.members),
         cost_model=cost_model,
-        cost_opt_state=None if cost_model is None else cost_model_optimiser(cost_model),
+        cost_opt_state=None if cost_model is None else optimiser(cost_model.members),
         archive=archives.empty(settings.archive_size, n_obs, n_act, n_cost),
-        limits=Limits(zero, zero, zero),
+        limits=Limits(zero, zero),
         disagreement=zero,
         fresh=jnp.zeros((), jnp.int32),
         quality=ModelFit(zero, zero, zero, zero, unknown),
@@ -200,7 +195,7 @@ def _fit(
 ) -> tuple[tuple[Ensemble, CostModel | None], Begun, ModelFit]:
     ensemble, cost_model = learned
     config = FitConfig(batch_size=settings.ensemble.batch_size)
-    ensemble, _, report = fit_ensemble(ensemble, begun[0], archive, config, max_epochs=max_epochs)
+    ensemble, report = fit_ensemble(ensemble, begun[0], archive, config, max_epochs=max_epochs)
     quality, cost_state = None, begun[1]
     if cost_model is not None and cost_state is not None:
         cost_model, cost_state = fit_cost_model(
@@ -214,7 +209,7 @@ def _fit(
         holdout_error=report.holdout_error[ensemble.elites].mean(),
         train_loss=report.train_loss.mean(),
         epochs=report.epochs.max().astype(jnp.float32),
-        rank_correlation=reliability(ensemble, archive).rank_correlation,
+        rank_correlation=reliability(ensemble, archive),
         cost=quality,
     )
     return (ensemble, cost_model), (report.state, cost_state), fit
@@ -278,7 +273,7 @@ def _world(
 def set_limits(
     model: Model, policy: Policy, settings: TrainSettings, task: KnownTask, key: PRNGKeyArray
 ) -> Model:
-    """D̄₀ along imagined trajectories of h₀ steps, and the limits d_m and d_H that follow."""
+    """D̄₀ along imagined trajectories of h₀ steps, and the limit d_H that follows."""
     s = settings.rollout
     key_starts, key_draw, key_probe, key_errors = jax.random.split(key, 4)
     starts = past_policies(model.archive, policy, temperature=s.temperature, key=key_starts)
@@ -293,11 +288,7 @@ def set_limits(
         max_horizon=s.first_horizon,
         key=key_probe,
     )
-    limits = limits_from(
-        probed.disagreement,
-        first_alpha=settings.real_share.first_alpha,
-        first_horizon=s.first_horizon,
-    )
+    limits = limits_from(probed.disagreement, first_horizon=s.first_horizon)
     return replace(model, limits=limits, disagreement=limits.reference)
 
 

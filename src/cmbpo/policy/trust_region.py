@@ -120,7 +120,6 @@ def barrier_step(
     *,
     cost_gain: float,
     hysteresis: float,
-    barrier_weight: float = BARRIER_WEIGHT,
 ) -> tuple[Policy, Bool[Array, " cost"], TrustRegionReport]:
     """C-TRPO's step with hysteresis; also which constraints are in recovery now.
 
@@ -138,7 +137,7 @@ def barrier_step(
             local.products,
             slack,
             max_kl=region.max_kl,
-            barrier_weight=barrier_weight,
+            barrier_weight=BARRIER_WEIGHT,
             cost_gain=cost_gain,
         )
         above_exit = jnp.maximum(cost_excess + (1.0 - hysteresis) * target, MIN_SLACK * target)
@@ -151,7 +150,7 @@ def barrier_step(
             # The barrier itself, not its quadratic model, which may be far off at a full step.
             y = 1.0 - cost_gain * jnp.maximum(new.cost, 0.0) / slack
             barrier = jnp.where(y > 0.0, y - 1.0 - jnp.log(jnp.maximum(y, TINY)), jnp.inf)
-            forth = (new.kl + barrier_weight * jnp.sum(barrier) <= region.max_kl) & (
+            forth = (new.kl + BARRIER_WEIGHT * jnp.sum(barrier) <= region.max_kl) & (
                 new.reward >= 0.0
             )
             room = jnp.where(recovering, 0.0, slack)

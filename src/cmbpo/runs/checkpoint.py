@@ -31,9 +31,9 @@ RENAMED = {
 """Parts of the state by the names that older versions gave them, so that their runs go on."""
 
 
-GONE = ("learner/improvement", "learner/model/quality/Model/")
-"""Parts that older versions saved and that nothing depends on any more: CPO's own state, and how
-the last fit of learned costs went, which the next fit tells anew."""
+GONE = ("learner/improvement", "learner/model/quality/Model/", "learner/model/limits/mean")
+"""Parts that older versions saved and that nothing depends on any more: CPO's own state, how the
+last fit of learned costs went, which the next fit tells anew, and d_m, which α₀ and D̄₀ tell."""
 TOLD_ANEW = (
     *("learner/model/quality/cost/", "learner/policy/noise"),
     *("best/", "simulator/restarts"),

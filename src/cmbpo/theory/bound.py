@@ -159,7 +159,6 @@ class Practical(eqx.Module):
     """What problem (9) assumes of one update, and what came of it.
 
     `eps_pi`, `eps_m` and `epsilon` are dimensionless; the changes are in cost per horizon.
-    A positive `surprise` says that the step cost more than the model promised.
     """
 
     eps_pi: Float[Array, ""]
@@ -167,11 +166,6 @@ class Practical(eqx.Module):
     epsilon: Float[Array, ""]
     predicted_cost_change: Float[Array, " cost"]
     real_cost_change: Float[Array, " cost"]
-
-    @property
-    def surprise(self) -> Float[Array, " cost"]:
-        """Real minus predicted change of J_c, in cost per horizon."""
-        return self.real_cost_change - self.predicted_cost_change
 
 
 def practical(
