@@ -93,7 +93,7 @@ class Agent:
         of progress.csv are those of a single call with the sum; but where noise fades at the end
         (`policy.quiet_end`) it fades at the end of each call.
 
-        A `quiet` call prints nothing; what goes wrong in the copies is then a warning.
+        A `quiet` call prints nothing itself; what goes wrong in the copies is then a warning.
 
         A callback gets the agent and the row after each update, and ends training by returning
         False. Within it the agent acts, is evaluated and saved with the policy of that update.

@@ -379,7 +379,14 @@ class BoundCommand:
     """Boundary 4.1 on finite problems: how the bound and the truth grow with both errors."""
 
     out: Path = Path("boundary.png")
-    """File for the picture."""
+    """File for the picture (.png, .pdf or .svg)."""
+
+    def __post_init__(self) -> None:
+        """Check the place: it takes a minute until something is written there."""
+        if self.out.suffix not in (".png", ".pdf", ".svg"):
+            raise ValueError(f"out is {str(self.out)!r}; allowed: a name in .png, .pdf or .svg")
+        if not self.out.parent.is_dir():
+            raise ValueError(f"out is {str(self.out)!r}, but there is no folder {self.out.parent}")
 
 
 def bound(args: list[str]) -> None:

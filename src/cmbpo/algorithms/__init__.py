@@ -7,4 +7,5 @@
 | PPO-L | real | clipped, on penalised advantages |
 | CPO | real | constrained trust region |
 | CMBPO | real + imagined | constrained trust region |
+| SAC-L | replayed | along the slope of penalised values |
 """

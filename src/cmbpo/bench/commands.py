@@ -40,7 +40,7 @@ class BenchUpdate:
     env_id: str = "HalfCheetahSafe-v0"
     """Task."""
     preset: str = "default"
-    """Settings: default or paper."""
+    """Settings: default, paper or released (CMBPO only)."""
     updates: int = 8
     """Updates that are measured."""
     archive_rows: int | None = None

@@ -1,14 +1,13 @@
 """A run belongs to one process at a time: to the experiment that started it, or to its trainer."""
 
-import fcntl
 import os
 from pathlib import Path
 from typing import IO
 
+from cmbpo.runs.files import LOCK, try_lock
+
 HOLDER = ".driver"
 """File in a run folder, locked by the experiment that has the run."""
-TRAINER = ".lock"
-"""File in a run folder, locked by the process that trains in it."""
 
 
 class TakenError(Exception):
@@ -21,8 +20,8 @@ def take(folder: Path) -> IO[str]:
     file = (folder / HOLDER).open("a+")
     try:
         _lock(file, "has it")
-        if (folder / TRAINER).exists():
-            with (folder / TRAINER).open("a+") as trainer:
+        if (folder / LOCK).exists():
+            with (folder / LOCK).open("a+") as trainer:
                 _lock(trainer, "trains in it")
     except TakenError:
         file.close()
@@ -34,8 +33,6 @@ def take(folder: Path) -> IO[str]:
 
 
 def _lock(file: IO[str], how: str) -> None:
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+    if not try_lock(file):
         file.seek(0)
-        raise TakenError(f"process {file.read().strip()} {how}") from None
+        raise TakenError(f"process {file.read().strip()} {how}")

@@ -1,6 +1,5 @@
 """What this machine can run at once: its cores, its GPUs, and NVIDIA's MPS to share one."""
 
-import fcntl
 import os
 import shutil
 import subprocess
@@ -10,6 +9,8 @@ from contextlib import contextmanager
 from itertools import takewhile
 from pathlib import Path
 from typing import IO
+
+from cmbpo.runs.files import try_lock
 
 RUNS_PER_GPU = 4
 MPS = "nvidia-cuda-mps-control"
@@ -104,9 +105,7 @@ def hold_cores(count: int) -> None:
     folder.mkdir(exist_ok=True)
     for core in mine:
         file = (folder / str(core)).open("w")
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not try_lock(file):
             file.close()
             continue
         _held.append(file)

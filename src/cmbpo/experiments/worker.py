@@ -1,7 +1,6 @@
 """One run as a process of its own, which lives no longer than the process that started it."""
 
 import dataclasses
-import fcntl
 import json
 import os
 import shutil
@@ -18,6 +17,7 @@ from typing import Any
 from cmbpo import columns, interruption
 from cmbpo.experiments import machine, progress
 from cmbpo.experiments.plan import Job
+from cmbpo.runs.files import LOCK, try_lock
 from cmbpo.settings.trust import ASKING
 
 LAST_SECONDS = 60.0
@@ -153,13 +153,9 @@ def _stop_with_starter() -> None:
 def _wait_for(folder: Path, interrupted: Sequence[int]) -> None:
     """Give an earlier process, whose starter is gone, the time to leave the folder."""
     end = time.monotonic() + 1.5 * LAST_SECONDS
-    with (folder / ".lock").open("a") as file:
-        while time.monotonic() < end and not interrupted:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                return
-            except BlockingIOError:
-                time.sleep(0.2)
+    with (folder / LOCK).open("a") as file:
+        while time.monotonic() < end and not interrupted and not try_lock(file):
+            time.sleep(0.2)
 
 
 if __name__ == "__main__":

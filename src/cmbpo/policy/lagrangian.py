@@ -1,4 +1,4 @@
-"""The multipliers of TRPO-L and PPO-L, one for each constraint, and the penalised advantages."""
+"""The multipliers of TRPO-L, PPO-L and SAC-L, one a constraint, and the penalised advantages."""
 
 import math
 from typing import Literal

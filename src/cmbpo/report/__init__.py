@@ -14,6 +14,7 @@ from cmbpo.report.drawing.panel import Panel
 from cmbpo.report.drawing.table import Table
 from cmbpo.report.paper import TABLE_I
 from cmbpo.report.reading.read import Collection, collect, not_shown
+from cmbpo.runs.files import whole_file
 
 SECTIONS = {
     "learning": learning.learning,
@@ -140,11 +141,8 @@ def _in_one_line(sentence: str) -> str:
 
 def _write(path: Path, text: str) -> None:
     """Write a file of ours; a link in its place is replaced, not followed."""
-    unfinished = path.with_name(f".{path.name}.tmp")
-    unfinished.unlink(missing_ok=True)
-    with unfinished.open("x", encoding="utf-8", errors="replace") as file:
-        file.write(text)
-    unfinished.replace(path)
+    with whole_file(path) as file:
+        file.write(text.encode(errors="replace"))
 
 
 def _panels(shown: Collection) -> dict[str, dict[str, list[Panel]]]:

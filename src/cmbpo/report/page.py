@@ -57,7 +57,7 @@ def _header(shown: Collection, titles: Sequence[str]) -> str:
         words = (
             f"{_count(len(shown.runs), 'run')} of {_count(len(shown.arms), 'arm')} "
             f"on {', '.join(shown.title(task) for task in shown.tasks)}. All numbers are of "
-            "training episodes, with exploration noise."
+            "training episodes, with exploration noise, but those of final policies."
         )
     version = f"cmbpo {cmbpo.__version__}"
     links = "".join(f"<a href='#{_anchor(title)}'>{escape(title)}</a> " for title in titles)

@@ -1,13 +1,17 @@
 """Files that are written whole or not at all, read only if they are files, and never erased."""
 
+import fcntl
 import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from cmbpo.runs.errors import RunError
+
+LOCK = ".lock"
+"""In a run folder: held by the process that trains there."""
 
 
 def read_bytes(path: Path) -> bytes:
@@ -22,6 +26,15 @@ def read_bytes(path: Path) -> bytes:
         raise RunError(f"could not read {path}: {error.strerror or error}") from error
     except MemoryError as error:
         raise RunError(f"could not read {path}: there is not enough memory") from error
+
+
+def try_lock(file: IO[Any]) -> bool:
+    """Whether the file is held from here on until it is closed: nobody else holds it."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 @contextmanager

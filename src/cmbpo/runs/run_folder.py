@@ -1,6 +1,5 @@
 """A run folder: its settings, its records, its checkpoints, and going on where it stopped."""
 
-import fcntl
 import importlib
 import os
 import re
@@ -27,7 +26,7 @@ from cmbpo.runs.config import (
 )
 from cmbpo.runs.errors import DamagedError, RunError
 from cmbpo.runs.events import Events
-from cmbpo.runs.files import set_aside
+from cmbpo.runs.files import LOCK, set_aside, try_lock
 from cmbpo.runs.tables import CsvTable, Row, read_table
 from cmbpo.settings.registry import short_algorithm, short_name
 from cmbpo.settings.schema import TrainSettings
@@ -380,17 +379,15 @@ def _lock(folder: Path) -> IO[str]:
     """Hold the folder. The system lets go of it when the process ends, however it ends."""
     try:
         flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW
-        file = os.fdopen(os.open(folder / ".lock", flags, 0o666), "a+")
+        file = os.fdopen(os.open(folder / LOCK, flags, 0o666), "a+")
     except OSError as error:
-        raise RunError(f"could not write {folder / '.lock'}: {error.strerror}") from error
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+        raise RunError(f"could not write {folder / LOCK}: {error.strerror}") from error
+    if not try_lock(file):
         file.seek(0)
         holder = file.read().strip()
         file.close()
         who = "this process" if holder == str(os.getpid()) else f"process {holder}"
-        raise RunError(f"{who} is already training in {folder}") from None
+        raise RunError(f"{who} is already training in {folder}")
     file.truncate(0)
     file.write(f"{os.getpid()}\n")
     file.flush()

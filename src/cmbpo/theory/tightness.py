@@ -1,6 +1,6 @@
 """How tight Boundary 4.1 is: over random problems, over the hardest ones, and in a picture.
 
-cmbpo bound        draws docs/boundary.png and prints the numbers (about a minute)
+cmbpo bound        draws boundary.png and prints the numbers (about a minute)
 """
 
 from pathlib import Path
