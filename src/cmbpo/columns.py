@@ -5,7 +5,10 @@ Their names are written here and nowhere else; `docs/columns.md` is made from th
 plotting scripts read the files. The limits and J_c are per horizon: per episode of full length.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import TypeVar
+
+T = TypeVar("T")
 
 
 class Column(str):
@@ -232,6 +235,11 @@ EPISODES = (EPISODE_ENV_STEPS, EPISODE_RETURN, EPISODE_COST, EPISODE_LENGTH, TER
 
 CHECK = Column("check", "a checksum of the row, and one of all rows up to it, to see damage by")
 """The last column of both: what `cmbpo verify` and every reader compares with the row."""
+
+
+def each(row: Mapping[str, T], column: str) -> dict[str, T]:
+    """What a row or a table has under a column, or under one for each of several costs."""
+    return {n: x for n, x in row.items() if n == column or n.startswith(f"{column}/")}
 
 
 def episode_cost(name: str) -> str:

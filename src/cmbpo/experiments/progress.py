@@ -71,7 +71,7 @@ def _steps(row: dict[str, str]) -> int:
 
 def _number(row: dict[str, str], name: str) -> float:
     """A cell; with several costs, the first of them."""
-    cells = [row[name]] if name in row else [c for n, c in row.items() if n.startswith(f"{name}/")]
+    cells = list(columns.each(row, name).values())
     return float(cells[0]) if cells and cells[0] else float("nan")
 
 

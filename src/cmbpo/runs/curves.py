@@ -91,8 +91,7 @@ def _cost_limits(folder: Path, config: dict) -> list[float]:
     limits = config["settings"]["cost_limit"]
     if limits is None:
         progress = _table(folder / "progress.csv")
-        noted = [x for name, x in progress.items() if name.startswith(columns.LIMIT) and x.size]
-        limits = [column[-1] for column in noted]
+        limits = [x[-1] for x in columns.each(progress, columns.LIMIT).values() if x.size]
     return [float(limit) for limit in limits]
 
 

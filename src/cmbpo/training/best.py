@@ -39,16 +39,12 @@ class Best:
         """
         length = float(row[columns.LENGTH])
         share = horizon / length if horizon and length else 1.0
-        costs = [share * cost for cost in _each(row, columns.COST)]
-        within = all(c <= d for c, d in zip(costs, _each(row, columns.LIMIT), strict=True))
+        costs = [share * float(cost) for cost in columns.each(row, columns.COST).values()]
+        limits = map(float, columns.each(row, columns.LIMIT).values())
+        within = all(c <= d for c, d in zip(costs, limits, strict=True))
         value = float(row[columns.RETURN])
         # not a number before the first whole episode, and then not more than anything
         if not within or not value > self.facts.get("return", float("-inf")):
             return self
         update, steps = int(row[columns.UPDATE]), int(row[columns.ENV_STEPS])
         return Best(policy, {"update": update, "env_steps": steps, "return": value, "cost": costs})
-
-
-def _each(row: Row, name: str) -> list[float]:
-    """The values of a column; one for each where there are several costs."""
-    return [float(x) for n, x in row.items() if n == name or n.startswith(f"{name}/")]

@@ -338,13 +338,12 @@ def _wait_bar(pace: WaitPace) -> Group:
 
 def _cells(row: Row, label: str, key: str, horizon: int | None = None) -> Iterator[_Cell]:
     """What the row holds under `key`; of several costs, each by its name."""
-    for name, value in row.items():
-        if name == key or name.startswith(f"{key}/"):
-            cost = name.removeprefix(key)
-            limit = float(row.get(columns.LIMIT + cost, np.inf))
-            if key == columns.LENGTH:
-                limit = np.inf if horizon is None else horizon
-            yield _Cell(f"{label} {cost[1:]}".strip(), value, limit)
+    for name, value in columns.each(row, key).items():
+        cost = name.removeprefix(key)
+        limit = float(row.get(columns.LIMIT + cost, np.inf))
+        if key == columns.LENGTH:
+            limit = np.inf if horizon is None else horizon
+        yield _Cell(f"{label} {cost[1:]}".strip(), value, limit)
 
 
 def _text(label: str, cell: _Cell) -> str:

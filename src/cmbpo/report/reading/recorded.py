@@ -29,7 +29,7 @@ class Recorded:
         """The settings by today's names, nested ones as `rollout.cut`, with the limits it had."""
         values = aliases.by_todays_names(flat(self.config["settings"]))
         if values.get("cost_limit") is None:  # older versions did not write the task's own
-            noted = [x[-1] for n, x in self.progress.items() if n.startswith(columns.LIMIT)]
+            noted = [x[-1] for x in columns.each(self.progress, columns.LIMIT).values()]
             values["cost_limit"] = noted or None
         return {n: tuple(x) if isinstance(x, list) else x for n, x in values.items()}
 
@@ -106,7 +106,7 @@ class Recorded:
 
     def values(self, name: str) -> np.ndarray:
         """A column of progress.csv; with several costs, the sum of its columns; NaN where blank."""
-        parts = [x for n, x in self.progress.items() if n == name or n.startswith(f"{name}/")]
+        parts = list(columns.each(self.progress, name).values())
         return np.sum(parts, axis=0) if parts else np.full(len(self.steps) - 1, np.nan)
 
     def column(self, name: str) -> tuple[np.ndarray, np.ndarray]:
