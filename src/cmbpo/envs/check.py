@@ -15,7 +15,7 @@ from cmbpo.envs.adapter import EnvAdapter, adapt, adapted
 from cmbpo.envs.cost_predictability import predictability
 from cmbpo.envs.custom_task import CustomTask, complaints
 from cmbpo.envs.failures import EnvironmentFailure, Guard
-from cmbpo.envs.making import Environment, maker, require_made, time_limit
+from cmbpo.envs.making import Environment, horizon_of, maker, require_made, time_limit
 from cmbpo.envs.random_steps import Transitions, random_steps
 from cmbpo.envs.spaces import action_refusal, entry_names, observation_refusal
 from cmbpo.settings.registry import is_built_in
@@ -113,15 +113,10 @@ def _listed(indices: Int[np.ndarray, " n"]) -> str:
 
 
 def _time_limit(env: gymnasium.Env, asked: int | None) -> Finding:
-    own = time_limit(env)
-    if asked is None and own is None:
-        return refused(
-            "no time limit: register it with max_episode_steps, wrap it in"
-            " gymnasium.wrappers.TimeLimit, or set --env.horizon"
-        )
-    if asked is not None and own is not None and asked > own:
-        return refused(f"env.horizon is {asked}; allowed: at most {own}, the environment's limit")
-    return fine(f"episodes are truncated after {asked or own} steps")
+    try:
+        return fine(f"episodes are truncated after {horizon_of(env, 'it', asked)} steps")
+    except ValueError as error:
+        return refused(str(error))
 
 
 def _speed(seconds: float) -> Finding:

@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float
 from cmbpo.envs.adapter import EnvAdapter, adapted
 from cmbpo.envs.copies.vector import VectorCopies
 from cmbpo.envs.failures import EnvironmentFailure
-from cmbpo.envs.making import time_limit
+from cmbpo.envs.making import horizon_of
 from cmbpo.envs.random_steps import Transitions, random_steps
 from cmbpo.envs.spaces import rescaled, rows_of
 from cmbpo.settings.schema import EnvSettings
@@ -50,7 +50,7 @@ class CustomTask(Task):
             env.step(np.zeros(env.bounds.shape))
         except EnvironmentFailure as problem:
             raise EnvironmentFailure(f"{name}: {problem}") from problem
-        self.horizon = _horizon(env, name, settings.horizon)
+        self.horizon = horizon_of(env, name, settings.horizon)
         self._bounds = env.bounds
         self.obs_names = env.obs_names
         self._obs_space = env.env.observation_space
@@ -187,15 +187,3 @@ def _function(env: gymnasium.Env, name: str) -> Callable[..., Any] | None:
     except (TypeError, ValueError):
         return None
     return offered
-
-
-def _horizon(env: gymnasium.Env, name: str, asked: int | None) -> int:
-    own = time_limit(env)
-    if asked is None and own is None:
-        raise ValueError(
-            f"{name} has no time limit; give it one with --env.horizon, with max_episode_steps"
-            " where it is registered, or with gymnasium.wrappers.TimeLimit"
-        )
-    if asked is not None and own is not None and asked > own:
-        raise ValueError(f"env.horizon is {asked}; allowed: at most {own}, the limit of {name}")
-    return asked or own or 0

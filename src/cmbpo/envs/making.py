@@ -88,6 +88,19 @@ def _copied(env: gymnasium.Env) -> gymnasium.Env:
         ) from error
 
 
+def horizon_of(env: gymnasium.Env, name: str, asked: int | None) -> int:
+    """The steps of an episode: those that are asked for, or else those of its time limit."""
+    own = time_limit(env)
+    if asked is None and own is None:
+        raise ValueError(
+            f"{name} has no time limit; give it one with --env.horizon, with max_episode_steps"
+            " where it is registered, or with gymnasium.wrappers.TimeLimit"
+        )
+    if asked is not None and own is not None and asked > own:
+        raise ValueError(f"env.horizon is {asked}; allowed: at most {own}, the limit of {name}")
+    return asked or own or 0
+
+
 def time_limit(env: gymnasium.Env) -> int | None:
     """The steps after which an environment truncates its episodes, if it says so."""
     if env.spec is not None and env.spec.max_episode_steps is not None:
