@@ -10,7 +10,8 @@ from cmbpo.algorithms import sac_lagrangian
 from cmbpo.data import replay as replays
 from cmbpo.policy.lagrangian import pid_multiplier
 from cmbpo.training.learner import CostMeasure
-from cmbpo.training.replay_learner import MADE, finite, learn
+from cmbpo.training.protocol import finite
+from cmbpo.training.replay_learner import learn, made
 from tests.data.test_archive import numbered
 from tests.tiny import tiny
 
@@ -67,6 +68,6 @@ def test_what_is_not_finite_is_told_apart(parts):
     broken = eqx.tree_at(
         lambda l: l.critics.nets.layers[0].bias, learner, replace_fn=lambda b: b * jnp.nan
     )
-    assert [bool(x) for x in finite(learner, steps)] == [True, True, True]
-    found = dict(zip(MADE, finite(broken, steps), strict=True))
+    assert all(finite(made(learner, steps)).values())
+    found = finite(made(broken, steps))
     assert [name for name, whole in found.items() if not whole] == ["the critics"]

@@ -182,7 +182,6 @@ def test_what_is_not_finite_is_named_and_its_steps_kept(monkeypatch):
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"cost_limit": (1.0, 2.0)}, "cost_limit has 2 numbers; PointCircle-v0 has 1 costs"),
         ({"num_envs": 401}, "num_envs is 401; allowed here: at most 400"),
         ({"replay__size": 399}, "replay.size is 399; allowed here: at least 400"),
         ({"total_steps": 200}, "total_steps is 200; allowed here: more than the 200 initial_steps"),

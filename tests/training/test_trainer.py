@@ -67,7 +67,6 @@ def test_a_policys_units_are_those_of_the_first_steps_or_of_all(adapts, counted)
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"cost_limit": (1.0, 2.0)}, "cost_limit has 2 numbers; PointCircle-v0 has 1 costs"),
         ({"num_envs": 101}, "num_envs is 101; allowed here: at most 100"),
         ({"archive_size": 99}, r"archive_size is 99; allowed here: at least 100.*max_real"),
         ({"total_steps": 200}, "total_steps is 200; allowed here: more than the 200 initial_steps"),

@@ -7,7 +7,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from cmbpo.algorithms.update import Constraint, PolicyStep, algorithm
 from cmbpo.model import state as model
@@ -269,21 +269,12 @@ def fit_critics(
     return fields, CriticFit(loss, cost_loss)
 
 
-MADE = ("the batch", "the advantages", "the policy", "V", "V_c")
-"""What an update makes, in the order it is made."""
-
-
-@jax.jit
-def finite(learner: Learner, samples: Samples) -> list[Bool[Array, ""]]:
-    """Whether each of the quantities `MADE` is finite throughout."""
-
-    def whole(tree: PyTree) -> Bool[Array, ""]:
-        return jnp.stack([jnp.isfinite(x).all() for x in jax.tree.leaves(tree)]).all()
-
-    return [
-        whole((samples.obs, samples.act)),
-        whole((samples.advantage, samples.cost_advantage)),
-        whole(learner.policy),
-        whole(learner.critic),
-        whole(learner.cost_critic),
-    ]
+def made(learner: Learner, samples: Samples) -> dict[str, PyTree]:
+    """What an update makes, in the order it is made."""
+    return {
+        "the batch": (samples.obs, samples.act),
+        "the advantages": (samples.advantage, samples.cost_advantage),
+        "the policy": learner.policy,
+        "V": learner.critic,
+        "V_c": learner.cost_critic,
+    }

@@ -5,7 +5,7 @@ from functools import partial
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from cmbpo.algorithms import sac_lagrangian
 from cmbpo.algorithms.sac_lagrangian import Batch, Pressure, SoftLearner, SoftStep
@@ -86,15 +86,10 @@ def _in_units(rows: Transitions, units: Units) -> Batch:
     return Batch(rows.obs, rows.act, rows.next_obs, signal, terminated=rows.terminated)
 
 
-MADE = ("the real steps", "the critics", "the policy")
-"""What an update makes, in the order it is made."""
-
-
-@jax.jit
-def finite(learner: SoftLearner, real: Steps) -> list[Bool[Array, ""]]:
-    """Whether each of the quantities `MADE` is finite throughout."""
-
-    def whole(tree: PyTree) -> Bool[Array, ""]:
-        return jnp.stack([jnp.isfinite(x).all() for x in jax.tree.leaves(tree)]).all()
-
-    return [whole((real.obs, real.act)), whole(learner.critics), whole(learner.policy)]
+def made(learner: SoftLearner, real: Steps) -> dict[str, PyTree]:
+    """What an update makes, in the order it is made."""
+    return {
+        "the real steps": (real.obs, real.act),
+        "the critics": learner.critics,
+        "the policy": learner.policy,
+    }

@@ -1,8 +1,6 @@
 """The practical algorithm, section IV-B: collect, learn the model, imagine, improve, fit V."""
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -23,69 +21,49 @@ from cmbpo.model.state import Imagined, Model
 from cmbpo.model.world import KnownTask, NothingKnown
 from cmbpo.networks import Policy
 from cmbpo.runs.copying import lent
-from cmbpo.runs.errors import NonFiniteError
 from cmbpo.runs.run_folder import Run
 from cmbpo.settings.registry import ALGORITHMS
 from cmbpo.settings.schema import TrainSettings
 from cmbpo.tasks.task import Task
 from cmbpo.theory.predicted_vs_real import Prediction, no_prediction
 from cmbpo.training import learner, rows
-from cmbpo.training.protocol import Wait, Watch, nobody_watches
-from cmbpo.training.real_world import RealWorld
+from cmbpo.training.protocol import BaseTrainer, Wait, Watch, nobody_watches
 from cmbpo.training.rows import Row, Update
 from cmbpo.trajectory import Samples, Steps
 
 
-class Trainer:
+class Trainer(BaseTrainer):
     """A run in progress: the real copies of the task, what learns, and the counts so far."""
 
     def __init__(self, settings: TrainSettings, task: Task):
         """Nothing is collected or compiled yet."""
-        self.settings, self.static = settings, settings.for_programs()
-        self.task = task
+        super().__init__(settings, task)
         knows = task.knows_cost or task.knows_termination
         self._known: KnownTask = task if knows else NothingKnown()
-        self._check()
-        self.real = RealWorld(task, settings)
         self.learner = learner.start(settings, task)
-        self.update = 0
-        self.seconds = 0.0
         self.prediction = no_prediction(len(self.real.limits))
-        self.offending: Samples | None = None
-        self.phases: dict[Column, float] = {}
         self._gone: Archive | None = None
 
     def _check(self) -> None:
-        settings, task = self.settings, self.task
-        limits = settings.cost_limit or task.cost_limits
-        if len(limits) != len(task.cost_limits):
+        super()._check()
+        if not self._imagines:
+            return
+        self.task.verify()
+        most, room = self._real_range[1], self.settings.archive_size
+        if most > room:
             raise ValueError(
-                f"cost_limit has {len(limits)} numbers; {task.name} has"
-                f" {len(task.cost_limits)} costs: {', '.join(task.cost_names)}"
-            )
-        if self._imagines:
-            task.verify()
-        least = settings.real_share.min_real if self._imagines else settings.batch_size
-        if settings.num_envs > least:
-            raise ValueError(
-                f"num_envs is {settings.num_envs}; allowed here: at most {least},"
-                " the real samples of an update"
-            )
-        if self._imagines and settings.real_share.max_real > settings.archive_size:
-            raise ValueError(
-                f"archive_size is {settings.archive_size}; allowed here: at least"
-                f" {settings.real_share.max_real}, the most real samples of an update"
-                " (real_share.max_real)"
-            )
-        if self._warms_up and settings.total_steps <= settings.initial_steps:
-            raise ValueError(
-                f"total_steps is {settings.total_steps}; allowed here: more than the"
-                f" {settings.initial_steps} initial_steps before the first update"
+                f"archive_size is {room}; allowed here: at least {most}, the most real samples of"
+                " an update (real_share.max_real)"
             )
 
     @property
     def _imagines(self) -> bool:
         return ALGORITHMS[self.settings.algo].data == "real and imagined"
+
+    @property
+    def _real_range(self) -> tuple[int, int]:
+        share = self.settings.real_share
+        return (share.min_real, share.max_real) if self._imagines else super()._real_range
 
     @property
     def _finds_units(self) -> bool:
@@ -97,11 +75,6 @@ class Trainer:
         return self._imagines or self.settings.policy.normalise
 
     @property
-    def env_steps(self) -> int:
-        """Real steps so far."""
-        return self.real.env_steps
-
-    @property
     def policy(self) -> Policy:
         """The policy as it is now."""
         return self.learner.policy
@@ -110,20 +83,14 @@ class Trainer:
         """All that the rest of the run depends on."""
         return {
             "learner": self.learner,
-            **self.real.state(),
-            "update": np.array(self.update),
-            "seconds": np.array(self.seconds),
+            **super().state(),
             "prediction": vars(self.prediction),
         }
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from what `state` returned."""
+        super().restore(state)
         self.learner = state["learner"]
-        # Before the first step every copy stands where a new one does, also if it has no memory.
-        if state["ledger"]["env_steps"] > 0:
-            self.real.restore(state)
-        self.update = int(state["update"])
-        self.seconds = float(state["seconds"])
         self.prediction = Prediction(**state["prediction"])
 
     def as_it_was(self, state: dict[str, Any]) -> dict[str, Any]:
@@ -149,32 +116,20 @@ class Trainer:
             learned["model"] = older
         self._set(**learned)
 
-    @property
-    def rows(self) -> int:
-        """Steps of each copy that a record of real steps has room for."""
-        settings = self.settings
-        most = settings.real_share.max_real if self._imagines else settings.batch_size
-        return -(-most // settings.num_envs)
-
     def warm_up(self, *, epochs: int = model.FIRST_EPOCHS, watch: Watch = nobody_watches) -> None:
         """Steps of the untrained policy, the first model, and the limits d_m and d_H."""
-        settings, now = self.settings, self.learner
         if not self._warms_up:
             return
-        key, key_fit, key_limits = jax.random.split(now.key, 3)
+        key, key_fit, key_limits = jax.random.split(self.learner.key, 3)
         self._set(key=key)
-        wanted = self.env_steps + settings.initial_steps
-        seen = []
-        while self.env_steps < wanted:
-            watch(Wait("first real steps", self.env_steps, wanted, "steps"))
-            steps = min(self.rows, -(-(wanted - self.env_steps) // settings.num_envs))
-            real = self._collect(steps)
-            seen.append(np.asarray(real.obs[:steps]).reshape(-1, real.obs.shape[-1]))
-            if self.learner.model is not None:
-                self._set(model=model.remember(self.learner.model, real, now.policy, 0))
+
+        def remember(real: Steps) -> None:
+            if (world := self.learner.model) is not None:
+                self._set(model=model.remember(world, real, self.learner.policy, 0))
+
+        seen = self._first_steps(watch, remember)
         if self._finds_units:
-            policy = learner.first_normaliser(self.learner.policy, np.concatenate(seen))
-            self._set(policy=policy)
+            self._set(policy=learner.first_normaliser(self.learner.policy, seen))
         if self.learner.model is not None:
             watch(Wait("first model", 0, epochs, "epochs at most"))
             fitted = model.fit_models(
@@ -196,10 +151,6 @@ class Trainer:
         return learned_cost_quality.doubts(
             learned.cost_model, learned.quality.cost, self.task.cost_names, steps=self.env_steps
         )
-
-    def take_sentences(self) -> list[str]:
-        """What is to be said of what went wrong in the copies since the last call."""
-        return self.real.take_sentences()
 
     def step(self) -> Row:
         """One policy update: the phases of the paper, in its order."""
@@ -235,19 +186,10 @@ class Trainer:
 
         # Counted before the guard, so that what is not finite is named by its update.
         self.update += 1
-        self._guard(samples)
-        seconds = time.perf_counter() - began
-        self.seconds += seconds
+        self._guard(learner.made(self.learner, samples), samples)
         alpha = samples_wanted / self.settings.batch_size
         update = Update(alpha, imagined, values, cost, step, std, critics)
-        return self._row(update, self.env_steps - first_step, seconds)
-
-    @contextmanager
-    def phase(self, column: Column) -> Iterator[None]:
-        """Count the seconds inside to a phase of this update."""
-        began = time.perf_counter()
-        yield
-        self.phases[column] = time.perf_counter() - began
+        return self._row(self._filled(update), cost, began=began, first_step=first_step)
 
     def _set(self, **fields: Any) -> None:
         self.learner = replace(self.learner, **fields)
@@ -331,28 +273,13 @@ class Trainer:
         self._set(policy=policy, improvement=improvement)
         return jax.block_until_ready((step, std))
 
-    def _guard(self, samples: Samples) -> None:
-        """Stop where a number is no longer one, with the batch at hand."""
-        whole = jax.device_get(learner.finite(self.learner, samples))
-        for name, finite in zip(learner.MADE, whole, strict=True):
-            if not finite:
-                self.offending = samples
-                raise NonFiniteError(f"not finite in update {self.update}: {name}")
-
-    def _row(self, update: Update, steps: int, seconds: float) -> Row:
-        """What this update adds to progress.csv; times last."""
+    def _filled(self, update: Update) -> dict[Column, Any]:
+        """The columns of this update, and of what became of the prediction before it."""
         real = np.asarray(update.cost.real, float)
         discount = self.settings.advantage.cost_discount
-        values = {
-            columns.ENV_STEPS: self.env_steps,
-            columns.UPDATE: self.update,
-            **self.real.account(real, steps=steps),
+        filled = {
             **rows.of_update(update, self.learner.model, horizon=self.task.horizon),
             **rows.of_bound(self.prediction.against(real, discount=discount)),
-            columns.FPS: steps / seconds,
-            columns.UPDATE_SECONDS: seconds,
-            columns.TOTAL_SECONDS: self.seconds,
-            **self.phases,
         }
         # The bound counts nats of the whole prediction, D̄ is their mean over its dimensions.
         width = len(self.task.obs_names) + 1
@@ -363,16 +290,7 @@ class Trainer:
             kl=np.asarray(update.step.kl, float),
             disagreement=np.array(width * disagreement),
         )
-        return rows.flat(values, self.task.cost_names)
-
-    def take_episodes(self) -> list[Row]:
-        """The episodes that ended since the last call, as rows of episodes.csv."""
-        names = self.task.cost_names
-        return [rows.of_episode(episode, names) for episode in self.real.take_episodes()]
-
-    def close(self) -> None:
-        """Let go of the copies."""
-        self.real.close()
+        return filled
 
 
 def _first_fit(epochs: int, done: int, learning: int, networks: int) -> Wait:
