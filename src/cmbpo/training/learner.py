@@ -217,14 +217,14 @@ def improve(
 
 
 @jax.jit
-def update_normaliser(policy: A, real: Steps, before: Float[Array, ""]) -> A:
+def with_units_of_all(policy: A, real: Steps, before: Float[Array, ""]) -> A:
     """The policy in the units of all real steps: `before`, those of its units, and `real`."""
     obs = real.obs.reshape(-1, real.obs.shape[-1])
     normaliser = with_more(policy.normaliser, before, obs, real.valid.reshape(-1))
     return eqx.tree_at(lambda p: p.normaliser, policy, normaliser)
 
 
-def first_normaliser(policy: A, obs: Float[np.ndarray, "rows obs"]) -> A:
+def with_first_units(policy: A, obs: Float[np.ndarray, "rows obs"]) -> A:
     """The policy that sees observations in the standard units of those given."""
     std = obs.std(axis=0)
     # What never moved, such as a contact that was not made, keeps its own unit.

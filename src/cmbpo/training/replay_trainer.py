@@ -20,7 +20,7 @@ from cmbpo.runs.run_folder import Run
 from cmbpo.settings.schema import TrainSettings
 from cmbpo.tasks.task import Task
 from cmbpo.training import replay_learner, rows
-from cmbpo.training.learner import CostMeasure, first_normaliser, measure_cost, update_normaliser
+from cmbpo.training.learner import CostMeasure, measure_cost, with_first_units, with_units_of_all
 from cmbpo.training.protocol import BaseTrainer, Watch, nobody_watches
 from cmbpo.training.replay_learner import ReplayUpdate
 from cmbpo.training.rows import Row
@@ -87,7 +87,7 @@ class ReplayTrainer(BaseTrainer):
         """Steps of the untrained policy, which fill the buffer and are its first units."""
         seen = self._first_steps(watch, self._remember)
         if self.settings.init_from is None:
-            self._set_policy(first_normaliser(self.policy, seen))
+            self._set_policy(with_first_units(self.policy, seen))
 
     def doubts(self) -> list[str]:
         """None: nothing is learned of the task itself."""
@@ -104,7 +104,7 @@ class ReplayTrainer(BaseTrainer):
         with self.phase(columns.POLICY):
             update = self._learn(cost)
             before = jnp.array(float(first_step))
-            self._set_policy(update_normaliser(self.policy, real, before))
+            self._set_policy(with_units_of_all(self.policy, real, before))
 
         # Counted before the guard, so that what is not finite is named by its update.
         self.update += 1

@@ -129,7 +129,7 @@ class Trainer(BaseTrainer):
 
         seen = self._first_steps(watch, remember)
         if self._finds_units:
-            self._set(policy=learner.first_normaliser(self.learner.policy, seen))
+            self._set(policy=learner.with_first_units(self.learner.policy, seen))
         if self.learner.model is not None:
             watch(Wait("first model", 0, epochs, "epochs at most"))
             fitted = model.fit_models(
@@ -178,7 +178,7 @@ class Trainer(BaseTrainer):
             if self._finds_units and self.settings.policy.adapt_units:
                 # After the step: its surrogate compares policies that see the same units.
                 before = jnp.array(float(first_step))
-                policy = learner.update_normaliser(self.learner.policy, real, before)
+                policy = learner.with_units_of_all(self.learner.policy, real, before)
                 self._set(policy=policy)
         with self.phase(columns.CRITIC):
             fitted, critics = learner.fit_critics(self.learner, samples, key_critic, self.static)
