@@ -63,7 +63,7 @@ def test_help_imports_neither_jax_nor_mujoco_nor_gymnasium():
         (["tasks", "--render", "AntSafe"], "--render is 'AntSafe'; allowed: a task and a file, as"),
         # as a variable that is not set leaves them
         (["train", "--algo", ""], "unknown algorithm ''"),
-        (["bound", "--out", "x.txt"], "out is 'x.txt'; allowed: a name in .png, .pdf or .svg"),
+        (["bound", "--out", "x.txt"], "--out is 'x.txt'; allowed: a name in .png, .pdf or .svg"),
         (["bound", "--out", "/nowhere/x.png"], "there is no folder /nowhere"),
         (["train", "--env-id", ""], "'' cannot be made"),
         (["train", "--preset", ""], "unknown preset ''"),

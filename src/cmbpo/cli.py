@@ -381,23 +381,21 @@ class BoundCommand:
     out: Path = Path("boundary.png")
     """File for the picture (.png, .pdf or .svg)."""
 
-    def __post_init__(self) -> None:
-        """Check the place: it takes a minute until something is written there."""
-        if self.out.suffix not in (".png", ".pdf", ".svg"):
-            raise ValueError(f"out is {str(self.out)!r}; allowed: a name in .png, .pdf or .svg")
-        if not self.out.parent.is_dir():
-            raise ValueError(f"out is {str(self.out)!r}, but there is no folder {self.out.parent}")
-
 
 def bound(args: list[str]) -> None:
     """Draw Boundary 4.1."""
-    command = flags.parse(BoundCommand, args, "cmbpo bound")
+    out = flags.parse(BoundCommand, args, "cmbpo bound").out
+    # It takes a minute until something is written there.
+    if out.suffix not in (".png", ".pdf", ".svg"):
+        raise ValueError(f"--out is {str(out)!r}; allowed: a name in .png, .pdf or .svg")
+    if not out.parent.is_dir():
+        raise ValueError(f"--out is {str(out)!r}, but there is no folder {out.parent}")
 
     from cmbpo.theory import tightness
     from cmbpo.training import device
 
     device.use("auto")
-    tightness.main(command.out)
+    tightness.main(out)
 
 
 @dataclass(frozen=True)
