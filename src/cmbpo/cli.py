@@ -91,13 +91,9 @@ def _resume(chosen: argparse.Namespace, others: list[str]) -> None:
 
 
 def _from_preset(chosen: argparse.Namespace) -> TrainSettings:
-    plain = TrainSettings()
-
-    def given(name: str) -> str:
-        asked = getattr(chosen, name)
-        return getattr(plain, name) if asked is None else asked
-
-    return presets.preset(given("algo"), given("env_id"), given("preset"))
+    plain, names = TrainSettings(), ("algo", "env_id", "preset")
+    given = {name: asked for name in names if (asked := getattr(chosen, name)) is not None}
+    return presets.preset(*(given.get(name, getattr(plain, name)) for name in names))
 
 
 def _from_file(chosen: argparse.Namespace) -> TrainSettings:

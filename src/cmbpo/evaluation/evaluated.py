@@ -78,6 +78,10 @@ class Episodes(NamedTuple):
         """Cost per `horizon` steps: an episode that ended early is not cheap for being short."""
         return estimate(self.costs[:, which], self.lengths / horizon)
 
+    def cost_rates(self, horizon: int = 1000) -> list[float]:
+        """The mean of each `cost_rate`."""
+        return [self.cost_rate(i, horizon).mean for i in range(self.costs.shape[1])]
+
     def tail_cost(self, which: int = 0) -> float:
         """Mean cost of the costliest tenth of the episodes, CVaR₀.₁: what the mean may hide."""
         return tail_mean(self.costs[:, which])

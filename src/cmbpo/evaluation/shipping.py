@@ -35,9 +35,7 @@ def ship(folder: Path, *, best: bool = False, episodes: int = EPISODES) -> Card:
         cmbpo=f"{run.config['versions']['cmbpo']}, {run.config.get('commit')}",
         episodes=episodes,
         mean_return=round(found.mean_return().mean, 2),
-        cost=tuple(
-            round(found.cost_rate(i, task.horizon).mean, 3) for i in range(len(task.cost_names))
-        ),
+        cost=tuple(round(rate, 3) for rate in found.cost_rates(task.horizon)),
         cost_cvar=tuple(round(found.tail_cost(i), 3) for i in range(len(task.cost_names))),
         cost_limits=run.settings.cost_limit or task.cost_limits,
         horizon=task.horizon,

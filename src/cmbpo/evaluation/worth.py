@@ -28,11 +28,10 @@ def found(run: Run, *, best: bool, env_steps: int | None) -> Evaluated | None:
 def facts(kept: Evaluated) -> dict[str, str]:
     """Means without noise, as they go with the policy; costs as JSON has lists."""
     episodes = kept.deterministic
-    rates = [episodes.cost_rate(i, kept.horizon).mean for i in range(len(kept.cost_names))]
     return {
         "episodes": str(len(episodes.returns)),
         "mean_return": f"{episodes.mean_return().mean:.7g}",
-        "cost": json.dumps([float(f"{rate:.7g}") for rate in rates]),
+        "cost": json.dumps([float(f"{rate:.7g}") for rate in episodes.cost_rates(kept.horizon)]),
     }
 
 

@@ -79,15 +79,12 @@ def kept_limits(shown: Collection) -> Table:
             cells = []
             for kind in KINDS:
                 episodes = [getattr(found, kind) for found in known]
-                rates = [
-                    np.array([x.cost_rate(i, found.horizon).mean for i in range(x.costs.shape[1])])
-                    for x, found in zip(episodes, known, strict=True)
-                ]
+                rates = [x.cost_rates(y.horizon) for x, y in zip(episodes, known, strict=True)]
                 within = [
-                    (rate <= np.array(found.cost_limits)).all()
+                    (np.array(rate) <= found.cost_limits).all()
                     for rate, found in zip(rates, known, strict=True)
                 ]
-                spent = [mean_interval(x, "{:.1f}".format, least=0.0) for x in np.stack(rates).T]
+                spent = [mean_interval(x, "{:.1f}".format, least=0.0) for x in np.array(rates).T]
                 returns = [float(x.returns.mean()) for x in episodes]
                 cells += [f"{sum(within)} of {len(within)}", " and ".join(spent)]
                 cells.append(mean_interval(returns, "{:,.0f}".format))

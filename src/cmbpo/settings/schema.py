@@ -357,7 +357,7 @@ class TrainSettings(Group):
     def __post_init__(self) -> None:
         """Check the values; the algorithm and the preset must be such that there are."""
         super().__post_init__()
-        # No shell does so behind `=`, or in Python.
+        # A shell leaves ~ as it is behind `=`.
         object.__setattr__(self, "log_dir", os.path.expanduser(self.log_dir))
         name = algorithm_name(self.algo)
         _require(self.algo == name, "algo", self.algo, name)
